@@ -5,7 +5,8 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::diagnosis::{BenchProgress, BenchReport, PeerAnswer};
 use crate::event::Event;
@@ -14,6 +15,12 @@ use crate::status::{DestinationStatus, Status};
 
 /// Longest time to wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long [`is_served`] waits for an answer, and for a dying daemon to let go of its socket.
+const SERVED_WITHIN: Duration = Duration::from_secs(1);
+
+/// Pause before [`is_served`] asks again after a closed connection.
+const CLOSED_PAUSE: Duration = Duration::from_millis(10);
 
 /// Why a request got no answer.
 #[derive(Debug)]
@@ -48,6 +55,17 @@ impl ClientError {
     pub fn is_not_running(&self) -> bool {
         matches!(self, Self::Socket { error, .. }
             if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused))
+    }
+
+    /// Whether the other end closed the connection before it answered.
+    fn is_closed(&self) -> bool {
+        match self {
+            Self::Closed { .. } => true,
+            Self::Socket { error, .. } => {
+                matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+            }
+            _ => false,
+        }
     }
 }
 
@@ -237,6 +255,34 @@ pub fn request(path: &Path, request: &Request) -> Result<Response, ClientError> 
     Client::connect(path)?.request(request)
 }
 
+/// Whether a daemon serves `path`. One that listens and says nothing within a second counts as
+/// serving. One that is being killed accepts connections until its last thread has ended, and
+/// closes them then: that is waited for, at most another second.
+///
+/// # Errors
+///
+/// The socket cannot be asked: a file that is no socket, or missing permission.
+pub fn is_served(path: &Path) -> Result<bool, ClientError> {
+    let start = Instant::now();
+    loop {
+        let answer = Client::connect(path).and_then(|mut client| {
+            client.wait_up_to(SERVED_WITHIN)?;
+            client.status(false)
+        });
+        match answer {
+            Err(error) if error.is_not_running() => return Ok(false),
+            Err(error) if error.is_closed() => {
+                if start.elapsed() >= SERVED_WITHIN {
+                    return Ok(true);
+                }
+                thread::sleep(CLOSED_PAUSE);
+            }
+            Err(error @ ClientError::Socket { .. }) => return Err(error),
+            Ok(_) | Err(_) => return Ok(true),
+        }
+    }
+}
+
 /// The statistics of the daemon that listens on `path`, with the list of sessions if asked for.
 pub fn status(path: &Path, sessions: bool) -> Result<Status, ClientError> {
     Client::connect(path)?.status(sessions)
@@ -278,6 +324,22 @@ mod tests {
             stream.write_all(answer).expect("the test reads");
         });
         path
+    }
+
+    #[test]
+    fn a_daemon_that_is_killed_does_not_serve_its_socket_and_a_silent_one_does() {
+        let silent = std::env::temp_dir().join(format!("mpip-silent-{}.sock", std::process::id()));
+        let _ = std::fs::remove_file(&silent);
+        let listener = UnixListener::bind(&silent).expect("the temporary directory is writable");
+        assert!(is_served(&silent).expect("a socket"), "it accepts and says nothing");
+        // The request waits in the queue of the listener when that goes.
+        let killed = thread::spawn(move || {
+            thread::sleep(CLOSED_PAUSE);
+            drop(listener);
+        });
+        assert!(!is_served(&silent).expect("a socket"));
+        killed.join().expect("no panic");
+        let _ = std::fs::remove_file(&silent);
     }
 
     #[test]

@@ -33,7 +33,7 @@ mod status;
 mod time;
 
 pub use change::{Overrides, PathOverride, PeerOverride, ReloadReport, RuleOverride};
-pub use client::{Client, ClientError, EventStream, availability, request, status};
+pub use client::{Client, ClientError, EventStream, availability, is_served, request, status};
 pub use diagnosis::{
     BenchPath, BenchProgress, BenchReport, BenchResult, DIAGNOSIS_PORT, Direction, PeerAnswer,
     PeerView,

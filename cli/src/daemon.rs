@@ -107,7 +107,7 @@ pub(crate) fn up(file: &Path, log_level: Option<&str>) -> Result<(), Failure> {
 
 fn in_background(file: &Path, log_level: Option<&str>) -> Result<(), Failure> {
     let socket = socket_of(file)?;
-    if Client::connect(&socket).is_ok() {
+    if mpip_api::is_served(&socket)? {
         return Err(Failure(format!(
             "already running: an mpipd answers on the control socket `{}`",
             socket.display()

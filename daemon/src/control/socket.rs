@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 /// Suffix of the socket's name until its mode and group are set.
@@ -123,12 +123,12 @@ pub(crate) fn remove_stale(path: &Path) -> Result<bool, ControlError> {
         }
         Ok(_) => {}
     }
-    match UnixStream::connect(path) {
-        Ok(_) => Err(ControlError::AlreadyRunning(path.to_owned())),
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+    match mpip_api::is_served(path) {
+        Ok(true) => Err(ControlError::AlreadyRunning(path.to_owned())),
+        Ok(false) => {
             fs::remove_file(path).map_err(|error| failed("remove the former", error))?;
             Ok(true)
         }
-        Err(error) => Err(failed("ask who listens on", error)),
+        Err(error) => Err(failed("ask who listens on", io::Error::other(error.to_string()))),
     }
 }
