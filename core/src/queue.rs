@@ -24,8 +24,12 @@ mod codel;
 pub use codel::CodelParameters;
 use codel::{Codel, Verdict};
 
-/// Bytes that a session may send in its turn: one full Ethernet frame (RFC 8290, section 5.2.4).
-pub const QUANTUM: usize = 1_514;
+/// Least bytes that a session may send in its turn: one full Ethernet frame (RFC 8290, section
+/// 5.2.4).
+pub const LEAST_QUANTUM: usize = 1_514;
+
+/// Most bytes that a session may send in its turn: one super-packet.
+pub const MOST_QUANTUM: usize = 65_536;
 
 /// Bytes of [`Priority::Response`] that may always be sent before others.
 pub const RESPONSE_BURST: usize = 32_768;
@@ -257,6 +261,8 @@ pub struct SendQueue<T> {
     ahead: usize,
     limit: usize,
     flows: u32,
+    /// Bytes that a session may send in its turn.
+    quantum: usize,
     codel: CodelParameters,
     /// CoDel gives no signal before this instant.
     pardoned_until: Instant,
@@ -284,6 +290,7 @@ impl<T: Burst> SendQueue<T> {
             ahead: 0,
             limit,
             flows: u32::try_from(flows).unwrap_or(NONE).min(NONE - 1),
+            quantum: LEAST_QUANTUM,
             codel: CodelParameters::default(),
             pardoned_until: Instant::ZERO,
             counters: QueueCounters::default(),
@@ -293,6 +300,12 @@ impl<T: Burst> SendQueue<T> {
     /// Changes CoDel's settings from the next verdict on.
     pub fn set_codel(&mut self, parameters: CodelParameters) {
         self.codel = parameters;
+    }
+
+    /// Lets a session send about `bytes` in its turn, between [`LEAST_QUANTUM`] and
+    /// [`MOST_QUANTUM`].
+    pub fn set_quantum(&mut self, bytes: usize) {
+        self.quantum = bytes.clamp(LEAST_QUANTUM, MOST_QUANTUM);
     }
 
     /// Bytes in the queue.
@@ -361,7 +374,7 @@ impl<T: Burst> SendQueue<T> {
         }
         entry.tail = node;
         if entry.listed == Listed::No {
-            entry.deficit = QUANTUM as isize;
+            entry.deficit = self.quantum as isize;
             band.append(Listed::New, flow);
         }
         while self.bytes() > self.limit || self.items > (self.limit / ITEM_BYTES).max(1) {
@@ -498,7 +511,7 @@ impl<T: Burst> SendQueue<T> {
             };
             let entry = &mut lists.flows[flow as usize];
             if entry.deficit <= 0 {
-                entry.deficit += QUANTUM as isize;
+                entry.deficit += self.quantum as isize;
                 lists.pop(listed);
                 lists.append(Listed::Old, flow);
             } else if match now {
@@ -521,7 +534,7 @@ impl<T: Burst> SendQueue<T> {
     /// Lets CoDel judge the session's head segments until one may be sent; `false` if none is left.
     fn judge(&mut self, band: usize, flow: u32, now: Instant) -> bool {
         loop {
-            let short = self.bytes() <= QUANTUM || now < self.pardoned_until;
+            let short = self.bytes() <= LEAST_QUANTUM || now < self.pardoned_until;
             let entry = &mut self.bands[band].flows[flow as usize];
             let Some(node) = self.nodes.get(entry.head as usize) else { return false };
             if entry.verdict.is_some() {

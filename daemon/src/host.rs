@@ -21,6 +21,10 @@ const MIN_MTU: u32 = 1280;
 /// What an Ethernet carries, assumed when there is no interface yet.
 const ETHERNET_MTU: u32 = 1500;
 
+/// Frames that wait in the device for the daemon. What comes beyond is lost, so this is more than 64
+/// connections send at once; the kernel's 500 is not.
+const QUEUE_LEN: u32 = 2_048;
+
 /// The TUN device's side of the host, set up for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Host {
@@ -58,6 +62,7 @@ impl Host {
             faults: Faults::default(),
         };
         host.set_mtu(mtu)?;
+        host.netlink.set_queue_len(&host.link, QUEUE_LEN)?;
         if let Err(error) = host.netlink.without_link_local(&host.link) {
             // Where IPv6 is off there is nothing to switch off.
             log::debug!("{error}");

@@ -26,8 +26,9 @@ pub(super) struct SendInfo {
 }
 
 impl Association {
-    /// Sends `plain_len` bytes of frames, which `write` fills in, on path `index` to `to`. Returns
-    /// what `write` returned; `None` if there are no keys or the socket accepts no more now.
+    /// Sends `plain_len` bytes of frames on path `index` to `to`: those that `write` fills in, and
+    /// `body`, which ends them. Returns what `write` returned; `None` if there are no keys or the
+    /// socket accepts no more now.
     #[expect(clippy::too_many_arguments, reason = "the parts of one datagram")]
     pub(super) fn send_datagram<T>(
         &mut self,
@@ -35,6 +36,7 @@ impl Association {
         index: PathIndex,
         to: PathAddress,
         plain_len: usize,
+        body: &[u8],
         info: SendInfo,
         out: &mut impl DatagramSink,
         write: impl FnOnce(&mut [u8]) -> T,
@@ -58,11 +60,10 @@ impl Association {
             false => Ecn::NotEct,
         };
         let mut slot = out.reserve(to, ecn, total)?;
-        let (clear, rest) = slot.bytes().split_at_mut(header_len);
-        let (plain, tag) = rest.split_at_mut(plain_len);
+        let (clear, sealed) = slot.bytes().split_at_mut(header_len);
         header.emit(clear).expect("room was reserved");
-        let written = write(plain);
-        tag.copy_from_slice(&epoch.keys.send.seal_in_place(path.id.0, number, clear, plain));
+        let written = write(&mut sealed[..plain_len - body.len()]);
+        epoch.keys.send.seal_into(path.id.0, number, clear, body, sealed);
         slot.commit();
         epoch.sealed += 1;
         self.trace.record(now, path.id.0, || What::Sent {

@@ -169,6 +169,7 @@ impl Association {
                 let any = allowed == Allowed::ByRule(PathLimit::Any);
                 let bulk = works && any && priority == Priority::Throughput;
                 if bulk && self.selection.tiers.spill(now, &self.paths, demand.backlog) {
+                    self.selection.forget();
                     continue;
                 }
                 // Packets that may take other paths, or by another scheduler would, do not wait for
@@ -184,10 +185,13 @@ impl Association {
             if self.send_packet(now, index, &next, Copy::First, len, out) {
                 if priority == Priority::Redundant {
                     self.send_copies(now, index, &next, len, out);
+                    self.selection.forget();
                 }
+                self.selection.on_sent(now, &self.paths, index);
                 self.sending.on_packet_sent(now, self.paths[index].id, &next);
             } else {
                 self.paths[index].blocked = true;
+                self.selection.forget();
             }
         }
         if !works {
@@ -319,7 +323,8 @@ impl Association {
             probe: false,
             content: packet.map(Content::Packet),
         };
-        let sent = self.send_datagram(now, index, to, plain_len, info, out, |plain| {
+        let body = form.body();
+        let sent = self.send_datagram(now, index, to, plain_len, body, info, out, |plain| {
             let mut at = 0;
             for frame in [&feedback, &playout].into_iter().flatten() {
                 at += frame.emit(&mut plain[at..]).expect("room was reserved");

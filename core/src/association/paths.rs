@@ -516,6 +516,8 @@ impl Association {
     /// A path that the guard leaves out delays nobody. The window that it needed, or with which
     /// slow start ended, now stands in the queue, so signals come no faster than senders can react
     /// to them.
+    ///
+    /// A session's turn grows with what the paths deliver.
     fn tune_queue(&mut self, paths: &[Candidate]) {
         let Parameters { codel: base, codel_tuning: tuning, thinning, .. } = &*self.parameters;
         let delays = || {
@@ -564,7 +566,9 @@ impl Association {
         let answer =
             if misleading { rtt + self.resequencing_timeout.advertised } else { rtt + late * 2 };
         let interval = base.interval.max((answer * 2).min(tuning.interval_most));
-        self.sending.queue_mut().set_codel(CodelParameters {
+        let queue = self.sending.queue_mut();
+        queue.set_quantum((rate as f64 * base.turn.as_secs_f64()) as usize);
+        queue.set_codel(CodelParameters {
             target: base
                 .target
                 .max(growing)

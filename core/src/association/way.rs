@@ -23,6 +23,7 @@ impl Association {
         self.follow_rules(cx);
         let Treatment { priority, copies, paths, scheduler, .. } = *treatment;
         let allowed = Allowed::ByRule(paths);
+        self.selection.forget();
         let any = self.selection.gather(now, &self.paths, len, priority, allowed);
         let first = match priority {
             Priority::Response | Priority::Redundant if any => {

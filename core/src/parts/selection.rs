@@ -163,6 +163,14 @@ fn copies_wanted<'a>(
     wanted.min(possible)
 }
 
+/// What decides, at one instant, which paths may carry a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wanted {
+    len: usize,
+    priority: Priority,
+    allowed: Allowed,
+}
+
 /// Chooses the path of each packet.
 #[derive(Debug)]
 pub(crate) struct Selection {
@@ -182,6 +190,9 @@ pub(crate) struct Selection {
     candidates: Vec<Candidate>,
     /// The indices of the candidates' paths.
     places: Vec<PathIndex>,
+    /// What the candidates were gathered for; `None` once something has changed that decides which
+    /// paths they are.
+    gathered: Option<Wanted>,
     /// Candidates that copies may take, as places in `candidates`.
     copies: Vec<usize>,
 }
@@ -199,6 +210,7 @@ impl Selection {
             clear: (Instant::ZERO, Instant::ZERO),
             candidates: Vec::new(),
             places: Vec::new(),
+            gathered: None,
             copies: Vec::new(),
         }
     }
@@ -211,6 +223,7 @@ impl Selection {
 
     /// Looks what the usable paths cost, before packets are sent.
     pub(crate) fn look(&mut self, paths: &PathSet) {
+        self.forget();
         self.tiers.look(paths);
         let kept = paths.iter().filter(|path| path.is_usable());
         let kept = kept.filter(|path| !self.guard.leaves_out(path.id.0));
@@ -324,6 +337,9 @@ impl Selection {
     /// Gathers the paths that may carry a packet of `len` bytes, now or when they have room: those
     /// that nothing holds, otherwise those with the best fallback rank; of those only the `allowed`
     /// ones. Returns whether there are any.
+    ///
+    /// What was gathered last is used again for a like packet. [`look`](Self::look) and
+    /// [`forget`](Self::forget) end that, and [`on_sent`](Self::on_sent) updates it.
     pub(crate) fn gather(
         &mut self,
         now: Instant,
@@ -332,6 +348,36 @@ impl Selection {
         priority: Priority,
         allowed: Allowed,
     ) -> bool {
+        let wanted = Wanted { len, priority, allowed };
+        if self.gathered == Some(wanted) {
+            return !self.candidates.is_empty();
+        }
+        let any = self.gather_anew(now, paths, wanted);
+        self.gathered = Some(wanted);
+        any
+    }
+
+    /// Something has changed, other than by packets sent on the paths, that decides which paths may
+    /// carry one.
+    pub(crate) fn forget(&mut self) {
+        self.gathered = None;
+    }
+
+    /// A packet like those that the candidates were gathered for has left on path `place`.
+    pub(crate) fn on_sent(&mut self, now: Instant, paths: &PathSet, place: PathIndex) {
+        let Some(wanted) = self.gathered else { return };
+        let Some(at) = self.places.iter().position(|other| *other == place) else { return };
+        let ready_at = paths[place].ready_at(now, wanted.len + INNER_OVERHEAD);
+        // Where it has no room left, dearer paths may have their turn, and for what does not wait
+        // others.
+        if ready_at > now && (self.tiers.differ() || wanted.priority != Priority::Throughput) {
+            self.forget();
+        }
+        self.candidates[at].ready_at = ready_at;
+    }
+
+    fn gather_anew(&mut self, now: Instant, paths: &PathSet, wanted: Wanted) -> bool {
+        let Wanted { len, priority, allowed } = wanted;
         if allowed == Allowed::ByRule(PathLimit::Any) {
             return self.gather_of(now, paths, len, priority, true, |_| true).is_some();
         }
@@ -515,6 +561,7 @@ impl Selection {
     }
 
     fn clear(&mut self) {
+        self.gathered = None;
         self.candidates.clear();
         self.places.clear();
         self.copies.clear();

@@ -235,25 +235,41 @@ fn response_leaves_the_others_their_share() {
 
 #[test]
 fn sessions_get_equal_bytes_whatever_their_packets() {
+    for quantum in [0, 20_000] {
+        let mut queue = SendQueue::new(HUGE, 4);
+        queue.set_codel(CodelParameters {
+            target: Duration::MAX,
+            interval: Duration::MAX,
+            ..CodelParameters::default()
+        });
+        queue.set_quantum(quantum);
+        for (flow, len) in [(0, 1_500), (1, 300), (2, 9_000)] {
+            for _ in 0..4_000_000 / len {
+                queue.push(at(0), flow, Priority::Throughput, Train::single(len));
+            }
+        }
+        let mut bytes = [0usize; 3];
+        while bytes.iter().sum::<usize>() < 6_000_000 {
+            let (flow, len, _) = take(&mut queue, at(0)).expect("all wait");
+            bytes[flow as usize] += len;
+        }
+        let (min, max) = (bytes.iter().min(), bytes.iter().max());
+        let spread = max.zip(min).map(|(max, min)| max - min).expect("three");
+        assert!(spread <= 9_000 + quantum.max(LEAST_QUANTUM), "{bytes:?}");
+    }
+}
+
+#[test]
+fn a_session_sends_its_whole_turn_before_the_next_one() {
     let mut queue = SendQueue::new(HUGE, 4);
-    queue.set_codel(CodelParameters {
-        target: Duration::MAX,
-        interval: Duration::MAX,
-        ..CodelParameters::default()
-    });
-    for (flow, len) in [(0, 1_500), (1, 300), (2, 9_000)] {
-        for _ in 0..4_000_000 / len {
-            queue.push(at(0), flow, Priority::Throughput, Train::single(len));
+    queue.set_quantum(15_000);
+    for flow in [0, 1] {
+        for _ in 0..100 {
+            queue.push(at(0), flow, Priority::Throughput, Train::single(1_000));
         }
     }
-    let mut bytes = [0usize; 3];
-    while bytes.iter().sum::<usize>() < 6_000_000 {
-        let (flow, len, _) = take(&mut queue, at(0)).expect("all wait");
-        bytes[flow as usize] += len;
-    }
-    let (min, max) = (bytes.iter().min(), bytes.iter().max());
-    let spread = max.zip(min).map(|(max, min)| max - min).expect("three");
-    assert!(spread <= 9_000 + QUANTUM, "{bytes:?}");
+    let turn: Vec<u32> = (0..60).map(|_| take(&mut queue, at(0)).expect("all wait").0).collect();
+    assert_eq!(turn.chunk_by(|a, b| a == b).map(<[u32]>::len).collect::<Vec<_>>(), [15; 4]);
 }
 
 #[test]
@@ -527,7 +543,7 @@ proptest! {
             let head = queue.bands[0].flows[0].head;
             let sojourn = queue.nodes.get(head as usize).map(|node| now.since(node.enqueued));
             let target = CodelParameters::default().target;
-            if sojourn.is_none_or(|sojourn| sojourn < target) || queue.bytes() <= QUANTUM {
+            if sojourn.is_none_or(|sojourn| sojourn < target) || queue.bytes() <= LEAST_QUANTUM {
                 below = now;
             }
             let sent = take(&mut queue, now).is_some();

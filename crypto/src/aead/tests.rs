@@ -207,3 +207,23 @@ fn keys_are_shared_between_threads_and_show_no_secret() {
         "Keys { send: SealKey(AES-256-GCM, redacted), receive: OpenKey(AES-256-GCM, redacted) }"
     );
 }
+
+proptest! {
+    #[test]
+    fn a_separate_body_is_sealed_as_if_it_stood_in_the_packet(
+        head in prop::collection::vec(any::<u8>(), 0..80),
+        body in prop::collection::vec(any::<u8>(), 0..1_500),
+        aad in prop::collection::vec(any::<u8>(), 0..20),
+    ) {
+        for aead in BOTH {
+            let seal = SealKey::new(aead, &[7; KEY_LEN]);
+            let mut whole = [&head[..], &body].concat();
+            let tag = seal.seal_in_place(3, 4, &aad, &mut whole);
+            whole.extend_from_slice(&tag);
+            let mut out = head.clone();
+            out.resize(head.len() + body.len() + TAG_LEN, 0xee);
+            seal.seal_into(3, 4, &aad, &body, &mut out);
+            prop_assert_eq!(out, whole);
+        }
+    }
+}

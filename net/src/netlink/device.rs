@@ -61,6 +61,15 @@ impl Netlink {
         self.change(&operation, RouteNetlinkMessage::SetLink(message), 0)
     }
 
+    /// Sets how many frames the interface's queue holds.
+    pub fn set_queue_len(&mut self, link: &Link, frames: u32) -> Result<(), NetlinkError> {
+        let mut message = LinkMessage::default();
+        message.header.index = link.index;
+        message.attributes.push(LinkAttribute::TxQueueLen(frames));
+        let operation = format!("set the queue length of {} to {frames}", link.name);
+        self.change(&operation, RouteNetlinkMessage::SetLink(message), 0)
+    }
+
     /// Gives the interface an address, and a route to its prefix of `prefix_len` bits. It is no
     /// error if the interface has the address.
     pub fn add_address(

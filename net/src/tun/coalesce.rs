@@ -8,9 +8,9 @@ use mpip_types::{Checksum, InnerPacket, MAX_PACKET, Segmentation};
 use super::vnet::VnetHeader;
 use headers::{Flow, Segment, Shape};
 
-/// Flows that can wait at the same time; with more, the oldest goes first. A batch rarely holds
-/// more (the kernel's GRO keeps 8 for each of 8 hash buckets).
-const MAX_FLOWS: usize = 8;
+/// Flows that can wait at the same time; with more, the oldest goes first. A batch of a server's
+/// 64 connections holds about so many (the kernel's GRO keeps 8 for each of 8 hash buckets).
+const MAX_FLOWS: usize = 32;
 
 /// Most segments in a super-packet of UDP (`UDP_MAX_SEGMENTS` until Linux 6.9).
 const MAX_UDP_SEGMENTS: usize = 64;
@@ -95,7 +95,8 @@ impl Coalescer {
     }
 
     fn find(&self, flow: &Flow) -> Option<usize> {
-        self.groups.iter().position(|group| group.flow == *flow)
+        // The segments of a flow mostly come one after the other.
+        self.groups.iter().rposition(|group| group.flow == *flow)
     }
 
     fn segment(

@@ -39,7 +39,7 @@ struct Frames {
 }
 
 impl TunWriter {
-    /// A writer to `tun`. Its memory is taken now: 64 KiB for each of 8 flows.
+    /// A writer to `tun`. Its memory is taken now: 64 KiB for each of 32 flows.
     pub fn new(tun: Arc<Tun>) -> Self {
         let coalescer = Coalescer::new(tun.udp_segmentation());
         Self { coalescer, frames: Frames { tun, counters: TunCounters::default() } }

@@ -148,6 +148,8 @@ fn a_device_is_set_up_with_addresses_routes_and_rules() {
     assert_eq!(link.kind.as_deref(), Some("tun"));
 
     netlink.set_mtu(&link, 1_400).expect("the MTU");
+    netlink.set_queue_len(&link, 2_000).expect("the queue length");
+    assert!(namespace.ip("link show dev mpip0").contains("qlen 2000"));
     netlink.without_link_local(&link).expect("no link-local address");
     netlink.set_up(&link).expect("up");
     assert!(!namespace.ip("-6 addr show dev mpip0").contains("fe80"));

@@ -61,7 +61,15 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// Writes the frame, which fills `out`.
+    /// The end of the frame as it lies in the packet's buffer: [`write`](Self::write) leaves it out.
+    pub(crate) fn body(&self) -> &'a [u8] {
+        match self {
+            Self::Full(_) => &[],
+            Self::Compact(.., rest) => rest,
+        }
+    }
+
+    /// Writes the frame without its [`body`](Self::body); it fills `out`.
     pub(crate) fn write(&self, next: &NextPacket, out: &mut [u8]) {
         match self {
             Self::Full(frame) => {
@@ -71,13 +79,11 @@ impl<'a> Form<'a> {
                     mark_ce(&mut out[at..]);
                 }
             }
-            Self::Compact(frame, compact, head, head_len, rest) => {
+            Self::Compact(frame, compact, head, head_len, _) => {
                 let at = frame.emit(out).expect("room was reserved");
-                let (header, out) = out[at..].split_at_mut(compact.bytes().len());
+                let (header, payload) = out[at..].split_at_mut(compact.bytes().len());
                 header.copy_from_slice(compact.bytes());
-                let (first, second) = out.split_at_mut(head_len - compact.payload());
-                first.copy_from_slice(&head[compact.payload()..*head_len]);
-                second.copy_from_slice(rest);
+                payload.copy_from_slice(&head[compact.payload()..*head_len]);
             }
         }
     }
