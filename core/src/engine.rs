@@ -230,8 +230,8 @@ impl Engine {
         })
     }
 
-    /// Sends what a batch of datagrams caused or made room for. Call it once after every batch of
-    /// [`handle_datagram`](Self::handle_datagram).
+    /// Sends what a batch of packets or datagrams caused or made room for. Call it once after every
+    /// batch of [`handle_tun`](Self::handle_tun) or [`handle_datagram`](Self::handle_datagram).
     pub fn flush(&mut self, now: Instant, out: &mut impl DatagramSink) {
         self.replies.send(out);
         let first = self.turn;

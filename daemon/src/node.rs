@@ -44,9 +44,15 @@ mod change;
 const LARGE_BUFFERS: usize = 1024;
 const SMALL_BUFFERS: usize = 4096;
 
-/// Most packets read from the TUN device before what follows from them is sent: 1 MiB of
-/// super-packets.
-const TUN_BATCH: usize = 16;
+/// Most packets read from the TUN device before other sources have their turn.
+const TUN_BATCH: usize = 64;
+
+/// Bytes read from the TUN device after which other sources have their turn: 16 super-packets.
+const TUN_BATCH_BYTES: usize = 1 << 20;
+
+/// Bytes read from the TUN device after which the engine sends, while they are in the processor's
+/// cache.
+const MAX_UNSENT: usize = 48 << 10;
 
 /// Messages received from a socket at a time.
 const RECEIVE_BATCH: usize = 16;
@@ -129,8 +135,8 @@ pub(crate) struct Node {
     writer: TunWriter,
     sender: Sockets,
     buffers: ReceiveBuffers,
-    /// Whether datagrams, or results of handshakes, came in this batch.
-    received: bool,
+    /// Whether the engine was given something since it was last flushed.
+    unflushed: bool,
     /// Sockets for which the poller waits until they are writable.
     waiting: Vec<LocalId>,
     local: LocalAddresses,
@@ -270,7 +276,7 @@ impl Node {
             sender: Sockets::default(),
             plain,
             buffers: ReceiveBuffers::new(RECEIVE_BATCH),
-            received: false,
+            unflushed: false,
             waiting: Vec::new(),
             local,
             host_addresses: Vec::new(),
@@ -324,13 +330,26 @@ impl Node {
         if self.tun_paused.is_some_and(|until| now < until) {
             return Ok(());
         }
+        let mut unsent = 0;
+        let mut left = TUN_BATCH_BYTES;
         for _ in 0..TUN_BATCH {
             match self.tun.read(&mut self.pool) {
                 Ok(Some(packet)) => {
-                    if let Err(reason) = self.engine.handle_tun(now, packet, &mut self.sender) {
+                    let len = packet.bytes().len();
+                    if let Err(reason) = self.engine.handle_tun(now, packet) {
                         log::trace!("packet from the host dropped: {reason:?}");
                     }
                     self.engine.take_plain(&mut self.plain);
+                    self.unflushed = true;
+                    unsent += len;
+                    if unsent >= MAX_UNSENT {
+                        unsent = 0;
+                        self.flush_engine(now);
+                    }
+                    left = left.saturating_sub(len);
+                    if left == 0 {
+                        break;
+                    }
                 }
                 Ok(None) => break,
                 Err(ReadError::NoBuffer) => {
@@ -353,10 +372,10 @@ impl Node {
             self.sender.errors(local, |remote| self.engine.handle_refused(now, local, remote));
         }
         if ready.readable {
-            let Self { engine, writer, buffers, received, sender, door, .. } = self;
+            let Self { engine, writer, buffers, unflushed, sender, door, .. } = self;
             let mut answers = Vec::new();
             sender.receive(now, local, buffers, |remote, ecn, datagram| {
-                *received = true;
+                *unflushed = true;
                 let from = PathAddress { local, remote };
                 if let Some((true, answer)) = door.as_mut().map(|it| it.take(now, from, datagram)) {
                     answers.extend(answer.map(|answer| (from, answer)));
@@ -381,7 +400,7 @@ impl Node {
     pub(crate) fn handshakes_ready(&mut self, now: Instant) {
         self.worker_done.reset();
         while let Some(done) = self.worker.take() {
-            self.received = true;
+            self.unflushed = true;
             match self.engine.handle_job(now, done) {
                 Ok(from) => from.into_iter().for_each(|from| self.sender.confirm(now, from)),
                 Err(reason) => log::trace!("handshake refused: {reason:?}"),
@@ -406,6 +425,13 @@ impl Node {
         }
     }
 
+    /// Sends what the engine was given to send.
+    fn flush_engine(&mut self, now: Instant) {
+        if std::mem::take(&mut self.unflushed) {
+            self.engine.flush(now, &mut self.sender);
+        }
+    }
+
     /// Does what is due, sends everything and reports what happened.
     pub(crate) fn finish_batch(&mut self, now: Instant, poller: &Poller) -> Result<(), Error> {
         if self.refresh.due.is_some_and(|due| due <= now) {
@@ -421,9 +447,7 @@ impl Node {
             self.refresh.routes_told = now;
             self.engine.handle_command(now, Command::RoutesChanged);
         }
-        if std::mem::take(&mut self.received) {
-            self.engine.flush(now, &mut self.sender);
-        }
+        self.flush_engine(now);
         if self.engine.poll_timeout().is_some_and(|due| due <= now) {
             self.engine.handle_command(now, Command::WallClock(clock::unix_time()));
             self.engine.handle_timeout(now, &mut self.sender, &mut self.writer);
@@ -587,7 +611,7 @@ impl Node {
     /// Sends a datagram that is not the engine's. If there is no room it is lost.
     pub(crate) fn send(&mut self, to: PathAddress, datagram: &[u8]) {
         self.sender.send(to, datagram);
-        self.received = true;
+        self.unflushed = true;
     }
 
     /// Whoever listens gets every event from now on.

@@ -29,7 +29,11 @@ impl Node {
         out: &mut Outbox,
     ) -> Result<(), DropReason> {
         match self {
-            Self::Engine(engine) => engine.handle_tun(now, packet, out),
+            Self::Engine(engine) => {
+                let taken = engine.handle_tun(now, packet);
+                engine.flush(now, out);
+                taken
+            }
             Self::Plain(path) => {
                 let bytes = packet.bytes();
                 if let Some(mut slot) = out.reserve(*path, Ecn::NotEct, bytes.len()) {

@@ -220,7 +220,7 @@ impl Pair {
             Ok::<_, ()>((packet.len(), offload))
         });
         let packet = filled.expect("a free buffer").expect("filled");
-        let sent = self.engines[0].handle_tun(self.now, packet, &mut self.wires[0]);
+        let sent = self.engines[0].handle_tun(self.now, packet);
         sent.expect("the association is established");
     }
 
@@ -232,6 +232,7 @@ impl Pair {
         let partial_checksum = Some(PartialChecksum { start: 20, offset: 16 });
         let offload = Offload { partial_checksum, segmentation: Some(segmentation) };
         self.send(&BULK, (24, sequence), offload);
+        self.engines[0].flush(self.now, &mut self.wires[0]);
         self.settle();
     }
 
@@ -242,6 +243,7 @@ impl Pair {
         for _ in 0..SMALL {
             self.send(&DATAGRAM, (20, PORTS), Offload { partial_checksum, segmentation: None });
         }
+        self.engines[0].flush(self.now, &mut self.wires[0]);
         self.settle();
     }
 }

@@ -258,7 +258,8 @@ impl World {
             }) else {
                 continue;
             };
-            let _ = engine.handle_tun(self.pair.now, buffer, &mut self.pair.out[host]);
+            let _ = engine.handle_tun(self.pair.now, buffer);
+            engine.flush(self.pair.now, &mut self.pair.out[host]);
             self.pair.collect(host);
         }
     }

@@ -2,31 +2,25 @@
 
 use super::{DropReason, Engine};
 use crate::translation::{Egress, Outbound};
-use mpip_types::DatagramSink;
 use mpip_types::Instant;
 use mpip_types::PacketBuf;
 use mpip_types::packet::{Header, Segments};
 
 impl Engine {
-    /// Handles a packet or super-packet from the TUN device. Datagrams that may leave at once go to
-    /// `out`. ICMP messages to the packet's sender go to the host at the next
-    /// [`handle_timeout`](Self::handle_timeout), which is then due at once.
+    /// Takes a packet or super-packet from the TUN device. It leaves at the next
+    /// [`flush`](Self::flush), if it may leave at once. ICMP messages to the packet's sender go to
+    /// the host at the next [`handle_timeout`](Self::handle_timeout), which is then due at once.
     ///
     /// # Errors
     ///
     /// Why the packet was refused. The refusal is counted and has no other effect.
-    pub fn handle_tun(
-        &mut self,
-        now: Instant,
-        mut packet: PacketBuf,
-        out: &mut impl DatagramSink,
-    ) -> Result<(), DropReason> {
+    pub fn handle_tun(&mut self, now: Instant, mut packet: PacketBuf) -> Result<(), DropReason> {
         let header = Header::parse(packet.bytes());
         let header = header.map_err(|_| self.refuse(DropReason::MalformedPacket))?;
         if !self.shared.translations.is_idle() {
             match self.shared.translations.outbound(now, &header, packet) {
                 Outbound::Other(same) => packet = same,
-                Outbound::Peer(peer, packet) => return self.send_to(now, peer, packet, out),
+                Outbound::Peer(peer, packet) => return self.send_to(now, peer, packet),
                 Outbound::NoBuffer => return Err(self.refuse(DropReason::NoBuffer)),
                 Outbound::Unrelated(same)
                     if self.shared.prefixes.find(header.destination).is_some() =>
@@ -43,35 +37,28 @@ impl Engine {
             Ok(Egress::Plain) => return self.leave_plain(&header, packet),
             Err(reason) => return Err(self.refuse(reason)),
         }
-        self.send(now, peer, (&header, packet), out)
+        self.send(now, peer, &header, packet)
     }
 
     /// Sends a packet whose headers were rewritten.
-    fn send_to(
-        &mut self,
-        now: Instant,
-        peer: usize,
-        packet: PacketBuf,
-        out: &mut impl DatagramSink,
-    ) -> Result<(), DropReason> {
+    fn send_to(&mut self, now: Instant, peer: usize, packet: PacketBuf) -> Result<(), DropReason> {
         let header = Header::parse(packet.bytes());
         let header = header.map_err(|_| self.refuse(DropReason::MalformedPacket))?;
-        self.send(now, peer, (&header, packet), out)
+        self.send(now, peer, &header, packet)
     }
 
     fn send(
         &mut self,
         now: Instant,
         peer: usize,
-        (header, packet): (&Header, PacketBuf),
-        out: &mut impl DatagramSink,
+        header: &Header,
+        packet: PacketBuf,
     ) -> Result<(), DropReason> {
         let segments = Segments::new(packet, header);
         let segments = segments.map_err(|_| self.refuse(DropReason::MalformedOffload))?;
         let (association, mut cx) = self.association(peer);
         association.enqueue(now, header, segments, &mut cx)?;
-        association.transmit(now, &mut cx, out);
-        self.reschedule(peer);
+        self.touched.insert(peer);
         Ok(())
     }
 

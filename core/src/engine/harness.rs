@@ -441,7 +441,8 @@ impl Pair {
 
     pub(crate) fn send(&mut self, host: usize, packet: &[u8], offload: Offload) {
         let packet = self.pool_packet(packet, offload);
-        let sent = self.engines[host].handle_tun(self.now, packet, &mut self.out[host]);
+        let sent = self.engines[host].handle_tun(self.now, packet);
+        self.engines[host].flush(self.now, &mut self.out[host]);
         sent.expect("a packet for the peer");
         self.collect(host);
     }

@@ -424,7 +424,7 @@ fn an_unknown_peer_that_leaves_is_removed_and_found_again() {
     pair.engines[1] = restarted;
     assert_eq!(state(&pair), Some(AvailabilityState::NotEnabled));
     let packet = PacketPool::new(1, 1).copy_from(&plain(0, 1)).expect("a buffer");
-    let refused = pair.engines[0].handle_tun(pair.now, packet, &mut Out::default());
+    let refused = pair.engines[0].handle_tun(pair.now, packet);
     assert_eq!(refused, Err(DropReason::NoPeer));
     pair.run_for(SECOND * 600);
     talk(&mut pair);

@@ -264,7 +264,8 @@ fn lied_to(kind: CongestionControlKind, scheduler: SchedulerKind, mtu: u16, step
                     let packet = pair.pool_packet(&tcp(1, sequence, 1_000), Offload::default());
                     // The false frames may have ended its paths.
                     let now = pair.now;
-                    let _ = pair.engines[1].handle_tun(now, packet, &mut pair.out[1]);
+                    let _ = pair.engines[1].handle_tun(now, packet);
+                    pair.engines[1].flush(now, &mut pair.out[1]);
                 }
                 pair.collect(1);
             }

@@ -161,8 +161,7 @@ fn the_responder_is_silent_until_the_initiator_has_used_the_keys() {
     pair.deliver(1, from(0), &initiation.bytes).expect("answered");
     pair.out[1].datagrams.clear();
     let packet = PacketPool::new(1, 1).copy_from(&tcp(1, 0, 100)).expect("a buffer");
-    let mut out = Out::default();
-    let refused = pair.engines[1].handle_tun(pair.now, packet, &mut out);
+    let refused = pair.engines[1].handle_tun(pair.now, packet);
     assert_eq!(refused, Err(DropReason::NotEstablished));
     pair.run_for(SECOND * 3);
     assert!(pair.tapped().iter().all(|datagram| datagram.host == 0), "host 1 said something");

@@ -120,7 +120,7 @@ fn the_sender_of_a_packet_that_no_path_carries_is_notified() {
     pair.out[0].packets.clear();
     let big = tcp(0, 0, 1_200);
     let packet = pair.pool_packet(&big, Offload::default());
-    let sent = pair.engines[0].handle_tun(pair.now, packet, &mut pair.out[0]);
+    let sent = pair.engines[0].handle_tun(pair.now, packet);
     assert_eq!(sent, Err(DropReason::TooBig));
     assert_eq!(pair.engines[0].poll_timeout(), Some(pair.now), "at once");
     pair.run_for(SECOND / 100);
@@ -130,7 +130,7 @@ fn the_sender_of_a_packet_that_no_path_carries_is_notified() {
     for (size, expected) in [(1_198, vec![]), (1_199, vec![1_238])] {
         let offload = Offload { segmentation: Some(segmentation(size)), partial_checksum: None };
         let packet = pair.pool_packet(&tcp(0, 0, 4_000), offload);
-        let sent = pair.engines[0].handle_tun(pair.now, packet, &mut pair.out[0]);
+        let sent = pair.engines[0].handle_tun(pair.now, packet);
         assert_eq!(sent.is_ok(), expected.is_empty());
         pair.run_for(SECOND / 100);
         assert_eq!(told(&mut pair, 0), expected);
@@ -138,7 +138,7 @@ fn the_sender_of_a_packet_that_no_path_carries_is_notified() {
     // The messages are rate limited.
     for _ in 0..1_000 {
         let packet = pair.pool_packet(&big, Offload::default());
-        let _ = pair.engines[0].handle_tun(pair.now, packet, &mut pair.out[0]);
+        let _ = pair.engines[0].handle_tun(pair.now, packet);
     }
     pair.run_for(SECOND / 100);
     assert!((1..=40).contains(&told(&mut pair, 0).len()));

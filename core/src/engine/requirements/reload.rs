@@ -183,7 +183,7 @@ fn prefixes_move_from_one_peer_to_another() {
     assert_eq!(names, ["other 1", "host1"], "in the configuration's order");
     let packet = pair.pool_packet(&tcp(0, 0, 100), Offload::default());
     let now = pair.now;
-    let _ = pair.engines[0].handle_tun(now, packet, &mut pair.out[0]);
+    let _ = pair.engines[0].handle_tun(now, packet);
     pair.run_for(SECOND);
     assert!(pair.out[1].packets.is_empty(), "it is for the other peer");
 }
@@ -204,7 +204,7 @@ fn a_removed_peer_is_told_and_one_that_is_added_again_is_reached_again() {
     assert!(pair.engines[0].status(pair.now, false).peers.is_empty());
     let packet = pair.pool_packet(&tcp(0, 0, 100), Offload::default());
     let now = pair.now;
-    let refused = pair.engines[0].handle_tun(now, packet, &mut pair.out[0]);
+    let refused = pair.engines[0].handle_tun(now, packet);
     assert_eq!(refused, Err(DropReason::NoPeer));
     let datagrams = pair.ledger.clone();
     pair.run_for(SECOND * 10);

@@ -30,7 +30,7 @@ fn shared(adjust: impl Fn(usize, &mut Config)) -> Pair {
 /// The result of giving a packet of the host to the engine: `None` when the engine does not use it.
 fn leaves(pair: &mut Pair, host: usize, bytes: &[u8]) -> Option<DropReason> {
     let (now, buffer) = (pair.now, pair.pool_packet(bytes, Offload::default()));
-    let refused = pair.engines[host].handle_tun(now, buffer, &mut pair.out[host]).err();
+    let refused = pair.engines[host].handle_tun(now, buffer).err();
     pair.run_for(Duration::from_millis(20));
     refused
 }

@@ -343,7 +343,7 @@ fn with_require_packets_of_unknown_connections_are_dropped() {
     let running = packet(Kind::Tcp(ACK), client(5_000), server(), &[]);
     let running = pair.pool_packet(&running, Offload::default());
     let now = pair.now;
-    let refused = pair.engines[0].handle_tun(now, running, &mut pair.out[0]);
+    let refused = pair.engines[0].handle_tun(now, running);
     assert_eq!(refused, Err(DropReason::NotBegun));
     assert!(plain(&mut pair, 0).is_empty());
     // A UDP packet cannot belong to a plain connection.
