@@ -18,7 +18,7 @@ ENGINE := -p mpip-types -p mpip-wire -p mpip-crypto -p mpip-transport -p mpip-co
 WAITING := 16
 TESTS := MPIP_TEST_ALL=1 RUST_TEST_THREADS=$(WAITING) CARGO='$(CARGO)' sh scripts/test.sh
 
-.PHONY: help build demo check test lint unit audit test-all bench unshaped figures kill-matrix sim sweep \
+.PHONY: help build demo check test lint unit audit test-all bench flame unshaped figures kill-matrix sim sweep \
 	lab setup mptcp metrics programs install static deb deb-test clean
 
 help: ## Show this list
@@ -67,11 +67,20 @@ $(TOOLS)/bin/cargo-%:
 		--target-dir $(TOOLS)/build cargo-$*
 	rm -rf $(TOOLS)/build
 
+$(TOOLS)/bin/inferno-flamegraph:
+	$(CARGO) install --locked --debug --config profile.dev.debug=0 --root $(TOOLS) \
+		--target-dir $(TOOLS)/build --no-default-features --features cli inferno
+	rm -rf $(TOOLS)/build
+
 bench: ## Benchmarks of codecs, seal and open, queue, resequencer, scheduler, engine
 	$(CARGO) bench --locked -p mpip-wire -p mpip-crypto -p mpip-core
 
 unshaped: setup build ## One TCP connection without a limit: plain, through mpip by UDP, by TCP segments
 	@sh scripts/unshaped.sh
+
+flame: setup build $(TOOLS)/bin/inferno-flamegraph ## Where the daemons' time goes: docs/flame.svg
+	@sh scripts/setup.sh perf:linux-perf
+	@sh scripts/flame.sh docs/flame.svg
 
 lab: setup mptcp build ## What scenarios with other senders need beside: nginx, wrk, programs in Go
 	@sh scripts/setup.sh nginx:nginx-light wrk:wrk || echo "without nginx and wrk: no traffic of kind web"
