@@ -40,7 +40,7 @@ impl Hostile {
                 let status = [PathStatus::Available, PathStatus::Standby, PathStatus::Abandoned];
                 let status = self.rng.pick(&status);
                 let (path, sequence) = (self.some_path(), self.growing());
-                draft.push(&Frame::PathStatus { path, sequence, status, cost: 0 })
+                draft.push(&Frame::PathStatus { path, sequence, status, cost: 0, limit: None })
             }
             Lie::SessionOpen => {
                 let session = SessionId(self.some_session());

@@ -131,7 +131,7 @@ impl World {
                 let status = [PathStatus::Available, PathStatus::Standby, PathStatus::Abandoned];
                 let status = bytes.pick(&status);
                 let sequence = next(&mut self.status_sequence, bytes);
-                Frame::PathStatus { path, sequence, status, cost: 0 }
+                Frame::PathStatus { path, sequence, status, cost: 0, limit: None }
             }
             7 => {
                 let session = session(bytes);

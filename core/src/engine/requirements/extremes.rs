@@ -207,7 +207,7 @@ impl Lie {
             &Self::Keepalive(interval) => Frame::Keepalive { interval },
             &Self::Status { path, sequence, standby } => {
                 let status = if standby { PathStatus::Standby } else { PathStatus::Available };
-                Frame::PathStatus { path: PathId(path), sequence, status, cost: 0 }
+                Frame::PathStatus { path: PathId(path), sequence, status, cost: 0, limit: None }
             }
             &Self::Addresses { generation } => {
                 Frame::Addresses { generation, list: AddressList::new(&told).expect("two") }
