@@ -8,6 +8,7 @@
 //!   mpip0 10.77.0.1               mpip0 10.77.0.2
 //! ```
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use crate::common::reloadable::World;
@@ -49,8 +50,8 @@ fn a_state_for_a_limited_time_ends_by_itself() {
     }
     let world = World::new("limited");
     let set = |state: &str, for_s| {
-        let (interface, state) = ("eth1".to_owned(), state.to_owned());
-        world.ask(&Request::SetPath { interface, state, for_s })
+        let (interface, state) = ("eth1".to_owned(), Some(state.to_owned()));
+        world.ask(&Request::SetPath { interface, state, settings: BTreeMap::new(), for_s })
     };
     let overrides = || match world.ask(&Request::Overrides) {
         Ok(Response::Overrides { overrides, .. }) => overrides,
