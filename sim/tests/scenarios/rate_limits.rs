@@ -9,7 +9,7 @@ use crate::common::{assert_sound, both, client_and_gateway, link, observed};
 use mpip_core::{CongestionControlKind, InterfaceProperties, RateLimit, SchedulerKind};
 use mpip_sim::clock::{Nanos, SECOND};
 use mpip_sim::packet::protocol;
-use mpip_sim::spec::{FlowSpec, System, TcpControl, Traffic, WorldSpec};
+use mpip_sim::spec::{Action, FlowSpec, System, TcpControl, Traffic, WorldSpec};
 use mpip_sim::world::World;
 
 const START: Nanos = 3 * SECOND;
@@ -22,14 +22,19 @@ fn limited(seed: u64, from: usize) -> WorldSpec {
     let paths = [both(link(40, 10, 100)), both(link(40, 15, 200))];
     let mut spec = client_and_gateway(seed, &paths).lasting(END + 3 * SECOND);
     if let System::Mpip(alice) = &mut spec.hosts[0].system {
-        let limit = RateLimit::new(LIMIT as u32 * 1_000).expect("in range");
-        let rates = [("eth1".to_owned(), limit)].into();
-        alice.interfaces = match from {
-            0 => InterfaceProperties { rates_up: rates, ..InterfaceProperties::default() },
-            _ => InterfaceProperties { rates_down: rates, ..InterfaceProperties::default() },
-        };
+        alice.interfaces = limiting(from);
     }
     spec
+}
+
+/// What limits in the configuration of alice what `from` sends on the second path.
+fn limiting(from: usize) -> InterfaceProperties {
+    let limit = RateLimit::new(LIMIT as u32 * 1_000).expect("in range");
+    let rates = [("eth1".to_owned(), limit)].into();
+    match from {
+        0 => InterfaceProperties { rates_up: rates, ..InterfaceProperties::default() },
+        _ => InterfaceProperties { rates_down: rates, ..InterfaceProperties::default() },
+    }
 }
 
 fn bulk(from: usize) -> FlowSpec {
@@ -100,6 +105,33 @@ fn no_second_exceeds_the_rate_from_the_start_on() {
     }
 }
 
+/// Congestion control neither forgets what the path carries while the rate holds it back, nor takes
+/// the rate for it.
+#[test]
+fn a_rate_set_during_a_transfer_holds_at_once_and_without_it_the_path_is_full_again() {
+    let controls = ["bbr", "cubic", "reno", "lia", "olia", "balia"];
+    for (control, seed) in controls.into_iter().zip(8..) {
+        let from = seed as usize % 2;
+        let mut spec = limited(seed, from).with_engines(|engine| {
+            engine.set_congestion_control(control).expect("known");
+            engine.interfaces = InterfaceProperties::default();
+        });
+        let interfaces = limiting(from);
+        spec = spec.at(7 * SECOND, Action::Configure { host: 0, interfaces });
+        let interfaces = InterfaceProperties::default();
+        spec = spec.at(10 * SECOND, Action::Configure { host: 0, interfaces });
+        spec.add_flow(stream(from, 70));
+        let mut world = observed(spec);
+        let [_, before] = rates(&mut world, from, 5 * SECOND, 7 * SECOND);
+        // A peer has to be told.
+        let [free, meanwhile] = rates(&mut world, from, 7 * SECOND + SECOND / 5, 10 * SECOND);
+        let [_, after] = rates(&mut world, from, 11 * SECOND, END);
+        let told = format!("{control} from {from}: {before:.1}, {meanwhile:.2}, {after:.1}");
+        assert!(keeps_to_limit(meanwhile) && free > 20.0, "{told}; {free:.1} Mbit/s");
+        assert!(after > before * 0.9 && before > 25.0, "{told} Mbit/s");
+    }
+}
+
 /// The path has room for four times the rate: nothing waits in it.
 #[test]
 fn no_queue_builds_in_the_path_and_nothing_is_lost_there() {
@@ -122,19 +154,18 @@ fn no_queue_builds_in_the_path_and_nothing_is_lost_there() {
 fn every_scheduler_and_congestion_control_keeps_to_the_rate() {
     let schedulers = SchedulerKind::NAMES.iter().map(|(name, _)| (*name, "bbr"));
     let controls = CongestionControlKind::NAMES.iter().map(|(name, _)| ("earliest", *name));
-    for (scheduler, control) in schedulers.chain(controls) {
-        for from in 0..2 {
-            let mut spec = limited(7, from).with_engines(|engine| {
-                engine.set_scheduler(scheduler).expect("known");
-                engine.set_congestion_control(control).expect("known");
-            });
-            spec.add_flow(bulk(from));
-            let mut world = observed(spec);
-            let [free, capped] = rates(&mut world, from, START + 3 * SECOND, END);
-            let told = format!("{scheduler}, {control} from {from}: {free:.1} and {capped:.2}");
-            assert!(capped <= LIMIT * 1.01, "{told} Mbit/s");
-            // Without congestion control an inner TCP sees every loss.
-            assert!(control == "none" || free + capped > 30.0, "{told} Mbit/s");
-        }
+    for ((scheduler, control), seed) in schedulers.chain(controls).zip(20..) {
+        let from = seed as usize % 2;
+        let mut spec = limited(seed, from).with_engines(|engine| {
+            engine.set_scheduler(scheduler).expect("known");
+            engine.set_congestion_control(control).expect("known");
+        });
+        spec.add_flow(bulk(from));
+        let mut world = observed(spec);
+        let [free, capped] = rates(&mut world, from, START + 3 * SECOND, END);
+        let told = format!("{scheduler}, {control} from {from}: {free:.1} and {capped:.2}");
+        assert!(capped <= LIMIT * 1.01, "{told} Mbit/s");
+        // Without congestion control an inner TCP sees every loss.
+        assert!(control == "none" || free + capped > 30.0, "{told} Mbit/s");
     }
 }
