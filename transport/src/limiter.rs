@@ -10,9 +10,6 @@ use mpip_wire::RateLimit;
 
 use crate::pacer::{Pacer, burst};
 
-/// Time at the upper rate by which packets that need a fast answer may be ahead of it, beside a
-/// burst. Other packets wait meanwhile, so that the rate holds over a few times as long.
-const URGENT: Duration = Duration::from_millis(50);
 /// Longest time at the upper rate that counts against a path. Feedback and probes are never held
 /// back; what they take beyond this is forgiven.
 const MOST: Duration = Duration::from_secs(1);
@@ -29,9 +26,11 @@ impl Limiter {
         self.pacer.ready_at()
     }
 
-    /// Whether a packet may leave now that needs a fast answer.
-    pub(crate) fn permits_urgent(&self, now: Instant, limit: RateLimit) -> bool {
-        self.pacer.ahead(now) < burst(limit.bytes_per_second()) + URGENT
+    /// Whether a packet may leave now that needs a fast answer: such packets may be `ahead` of the
+    /// upper rate, beside a burst. Other packets wait meanwhile, so that the rate holds over a few
+    /// times as long.
+    pub(crate) fn permits_urgent(&self, now: Instant, limit: RateLimit, ahead: Duration) -> bool {
+        self.pacer.ahead(now) < burst(limit.bytes_per_second()) + ahead
     }
 
     /// Records an IP packet of `size` bytes that leaves at `now`.
@@ -51,6 +50,8 @@ impl Limiter {
 mod tests {
     use super::*;
 
+    const AHEAD: Duration = Duration::from_millis(50);
+
     fn limit(kbps: u32) -> RateLimit {
         RateLimit::new(kbps).expect("in range")
     }
@@ -65,7 +66,7 @@ mod tests {
         while now < end {
             limiter.refresh(now);
             let may = match urgent {
-                true => limiter.permits_urgent(now, limit),
+                true => limiter.permits_urgent(now, limit, AHEAD),
                 false => limiter.ready_at() <= now,
             };
             if may {
@@ -97,9 +98,9 @@ mod tests {
         while limiter.ready_at() <= now {
             limiter.on_sent(now, 1_500, limit);
         }
-        assert!(limiter.permits_urgent(now, limit));
+        assert!(limiter.permits_urgent(now, limit, AHEAD));
         (0..100).for_each(|_| limiter.on_sent(now, 200, limit));
-        assert!(!limiter.permits_urgent(now, limit));
+        assert!(!limiter.permits_urgent(now, limit, AHEAD));
     }
 
     #[test]

@@ -371,10 +371,10 @@ impl<C: Content> Path<C> {
             && self.congestion_permits_at(now, len) <= until
     }
 
-    /// Whether the upper rate permits a packet now that needs a fast answer. Such packets may be a
-    /// little ahead of it.
-    pub fn permits_urgent(&self, now: Instant) -> bool {
-        self.rate_limit().is_none_or(|limit| self.limiter.permits_urgent(now, limit))
+    /// Whether the upper rate permits a packet now that needs a fast answer. Such packets may be
+    /// `ahead` of it, beside a burst.
+    pub fn permits_urgent(&self, now: Instant, ahead: Duration) -> bool {
+        self.rate_limit().is_none_or(|limit| self.limiter.permits_urgent(now, limit, ahead))
     }
 
     /// The upper rate of what is sent on it, IP headers included: the lower one of both ends'

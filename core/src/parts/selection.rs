@@ -498,7 +498,8 @@ impl Selection {
             (path.delay - path.queuing + backlog + path.jitter + takes, path.id)
         };
         let may = |(path, place): &(&Candidate, &PathIndex)| {
-            path.ready_at != Instant::FAR_FUTURE && paths[**place].permits_urgent(now)
+            path.ready_at != Instant::FAR_FUTURE
+                && paths[**place].permits_urgent(now, self.parameters.ahead)
         };
         let gathered = self.candidates.iter().zip(&self.places);
         let fastest = gathered.filter(may).min_by_key(expected);
