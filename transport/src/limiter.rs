@@ -73,7 +73,7 @@ mod tests {
                 limiter.on_sent(now, 1_500, limit);
                 sent += if now >= start { 1_500 } else { 0 };
             } else {
-                now = now + Duration::from_micros(100);
+                now += Duration::from_micros(100);
             }
         }
         sent

@@ -114,8 +114,8 @@ impl Reserve {
         self.wanted
     }
 
-    /// Processes the peer's status, cost and upper rate. Returns whether the status changes anything;
-    /// an older one does not.
+    /// Processes the peer's status, cost and upper rate. Returns whether the status changes
+    /// anything; an older one does not.
     pub fn on_peer(
         &mut self,
         sequence: u64,
