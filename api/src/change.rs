@@ -30,6 +30,9 @@ pub struct Overrides {
     pub peers: Vec<PeerOverride>,
     /// States of interfaces.
     pub paths: Vec<PathOverride>,
+    /// Settings of interfaces.
+    #[serde(default)]
+    pub path_settings: Vec<PathSettingOverride>,
     /// The rule table, if rules were added or removed.
     #[serde(default)]
     pub rules: Option<RuleOverride>,
@@ -39,7 +42,7 @@ impl Overrides {
     /// How many there are.
     pub fn count(&self) -> usize {
         let rules = self.rules.as_ref().map_or(0, RuleOverride::count);
-        self.peers.len() + self.paths.len() + rules
+        self.peers.len() + self.paths.len() + self.path_settings.len() + rules
     }
 }
 
@@ -69,6 +72,17 @@ pub struct PeerOverride {
     /// The key of its `[[peer]]` section.
     pub key: String,
     /// The value, as `mpip set` takes it: names without quotes. Empty: the default.
+    pub value: String,
+}
+
+/// A setting of an interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathSettingOverride {
+    /// The interface.
+    pub interface: String,
+    /// The key of its `[[path]]` section.
+    pub key: String,
+    /// The value, as `mpip path set` takes it: without quotes. Empty: the default.
     pub value: String,
 }
 

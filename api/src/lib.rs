@@ -32,7 +32,9 @@ mod rule;
 mod status;
 mod time;
 
-pub use change::{Overrides, PathOverride, PeerOverride, ReloadReport, RuleOverride};
+pub use change::{
+    Overrides, PathOverride, PathSettingOverride, PeerOverride, ReloadReport, RuleOverride,
+};
 pub use client::{Client, ClientError, EventStream, availability, is_served, request, status};
 pub use diagnosis::{
     BenchPath, BenchProgress, BenchReport, BenchResult, DIAGNOSIS_PORT, Direction, PeerAnswer,

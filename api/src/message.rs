@@ -58,15 +58,19 @@ pub enum Request {
         /// Keys of its `[[peer]]` section and their values, as `mpip set` takes them.
         settings: BTreeMap<String, String>,
     },
-    /// Change whether paths start from an interface, for the time being; answered by
-    /// [`Response::Done`].
+    /// Change whether paths start from an interface, or how they are used, for the time being;
+    /// answered by [`Response::Done`].
     SetPath {
         /// The interface.
         interface: String,
-        /// `active`, `standby` or `off`.
-        state: String,
-        /// For so long, s: 1 to 2,592,000 (30 days); then the state is what it would be without
-        /// this. `None`: until the daemon ends or reloads.
+        /// `active`, `standby` or `off`; `None` leaves the state as it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        state: Option<String>,
+        /// Keys of its `[[path]]` section and their values, as `mpip path set` takes them.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        settings: BTreeMap<String, String>,
+        /// The state holds for so long, s: 1 to 2,592,000 (30 days); then it is what it would be
+        /// without this. `None`: until the daemon ends or reloads. Not with `settings`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         for_s: Option<u64>,
     },
@@ -451,13 +455,21 @@ mod tests {
             },
             Request::SetPath {
                 interface: "wwan0".to_owned(),
-                state: "standby".to_owned(),
+                state: Some("standby".to_owned()),
+                settings: BTreeMap::new(),
                 for_s: None,
             },
             Request::SetPath {
                 interface: "wwan0".to_owned(),
-                state: "off".to_owned(),
+                state: Some("off".to_owned()),
+                settings: BTreeMap::new(),
                 for_s: Some(600),
+            },
+            Request::SetPath {
+                interface: "wwan0".to_owned(),
+                state: None,
+                settings: [("rate_up".to_owned(), "20 Mbit/s".to_owned())].into(),
+                for_s: None,
             },
             Request::Overrides,
             Request::Rules,

@@ -204,6 +204,15 @@ pub struct PathStatus {
     /// Whether this host pays for its data by amount.
     #[serde(default)]
     pub metered: bool,
+    /// The most that this end is configured to send on it, IP headers included.
+    #[serde(default)]
+    pub rate_up_bps: Option<u64>,
+    /// The most that the peer was told to send on it.
+    #[serde(default)]
+    pub rate_down_bps: Option<u64>,
+    /// The most that the peer has told this end to send on it.
+    #[serde(default)]
+    pub rate_told_bps: Option<u64>,
     /// Our end.
     pub local: SocketAddr,
     /// The peer's end.
@@ -304,6 +313,12 @@ pub struct PathStatus {
 }
 
 impl PathStatus {
+    /// The most that this end may send on it: the lower one of what this end and the peer have
+    /// configured.
+    pub fn rate_limit_bps(&self) -> Option<u64> {
+        self.rate_up_bps.into_iter().chain(self.rate_told_bps).min()
+    }
+
     /// Its interface as users see it: with the label, if there is one.
     pub fn interface_name(&self) -> String {
         let Self { interface, label, .. } = self;

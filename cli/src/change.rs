@@ -42,33 +42,66 @@ pub(crate) fn set_peer(socket: &Path, peer: &str, settings: &[String]) -> Result
     print(&format!("peer {peer}: {UNTIL}\n"))
 }
 
-/// Changes the state of an interface for the time being.
+/// Changes the state of an interface, or settings (`KEY=VALUE`) of the paths from there, for the
+/// time being.
 pub(crate) fn set_path(
     socket: &Path,
     interface: &str,
-    state: &str,
+    words: &[String],
     limit: Option<Duration>,
 ) -> Result<(), Failure> {
+    let (state, settings) = state_and_settings(words)?;
+    if limit.is_some() && (state.is_none() || !settings.is_empty()) {
+        return Err(Failure(
+            "--for: expected a state alone, because only a state can hold for a limited time"
+                .to_owned(),
+        ));
+    }
     let for_s = limit.map(|limit| limit.as_secs());
-    ask_to_set_path(socket, interface, state, for_s)?;
-    print(&match limit {
-        None => format!("paths from {interface}: {UNTIL}\n"),
-        Some(limit) => {
+    ask_to_set_path(socket, interface, state.clone(), settings, for_s)?;
+    print(&match (limit, state) {
+        (Some(limit), Some(state)) => {
             let limit = duration(Some(limit.as_secs_f64() * 1e3));
             format!("paths from {interface} are {state} for {limit}, or until `mpip reload`\n")
         }
+        _ => format!("paths from {interface}: {UNTIL}\n"),
     })
 }
 
-/// Changes the state of an interface: for `for_s` seconds, or until the next reload.
+/// The state among `words`, if there is one, and the settings.
+fn state_and_settings(
+    words: &[String],
+) -> Result<(Option<String>, BTreeMap<String, String>), Failure> {
+    let (settings, states): (Vec<_>, Vec<_>) =
+        words.iter().cloned().partition(|word| word.contains('='));
+    let state = match states.as_slice() {
+        [] => None,
+        [state] if STATES.contains(&state.as_str()) => Some(state.clone()),
+        [other] => {
+            let expected = "active, standby, off or KEY=VALUE like rate_up=\"20 Mbit/s\"";
+            return Err(Failure(format!("expected {expected}, found `{other}`")));
+        }
+        [one, two, ..] => {
+            return Err(Failure(format!("expected one state, found `{one}` and `{two}`")));
+        }
+    };
+    Ok((state, pairs(&settings, "rate_up=\"20 Mbit/s\"")?))
+}
+
+/// The states of an interface.
+const STATES: [&str; 3] = ["active", "standby", "off"];
+
+/// Changes the state of an interface, or settings of it: for `for_s` seconds, or until the next
+/// reload.
 pub(crate) fn ask_to_set_path(
     socket: &Path,
     interface: &str,
-    state: &str,
+    state: Option<String>,
+    settings: BTreeMap<String, String>,
     for_s: Option<u64>,
 ) -> Result<(), Failure> {
-    let (interface, state) = (interface.to_owned(), state.to_owned());
-    mpip_api::request(socket, &Request::SetPath { interface, state, for_s })?;
+    let interface = interface.to_owned();
+    mpip_api::request(socket, &Request::SetPath { interface, state, settings, for_s })?;
     Ok(())
 }
 
@@ -125,6 +158,31 @@ fn text(report: &ReloadReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_an_interface_a_state_and_settings_are_set_in_any_order() {
+        let read = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            state_and_settings(&words).map_err(|failure| failure.to_string())
+        };
+        let rate = || BTreeMap::from([("rate_up".to_owned(), "20 Mbit/s".to_owned())]);
+        assert_eq!(read(&["off"]), Ok((Some("off".to_owned()), BTreeMap::new())));
+        assert_eq!(read(&["rate_up=20 Mbit/s"]), Ok((None, rate())));
+        assert_eq!(
+            read(&["rate_up=20 Mbit/s", "standby"]),
+            Ok((Some("standby".to_owned()), rate()))
+        );
+        for (words, expected) in [
+            (
+                &["of"][..],
+                "expected active, standby, off or KEY=VALUE like rate_up=\"20 Mbit/s\", found `of`",
+            ),
+            (&["off", "active"], "expected one state, found `off` and `active`"),
+            (&["=1"], "expected KEY=VALUE like rate_up=\"20 Mbit/s\", found `=1`"),
+        ] {
+            assert_eq!(read(words), Err(expected.to_owned()));
+        }
+    }
 
     #[test]
     fn settings_are_pairs_and_each_key_comes_once() {

@@ -195,7 +195,8 @@ enum Command {
         #[command(subcommand)]
         what: SetCommand,
     },
-    /// Put the paths of an interface on standby, or take them out, for the time being
+    /// Put the paths of an interface on standby, take them out, or limit their rates, for the time
+    /// being
     Path {
         #[command(subcommand)]
         what: PathCommand,
@@ -338,18 +339,22 @@ enum SetCommand {
 
 #[derive(Debug, Subcommand)]
 enum PathCommand {
-    /// Change the state of an interface
+    /// Change the state of an interface, or the upper rates of its paths
     ///
     /// mpip path set wwan0 standby
     /// mpip path set wwan0 off --for 2h
+    /// mpip path set wwan0 rate_up="5 Mbit/s" rate_down="20 Mbit/s"
+    #[command(verbatim_doc_comment)]
     Set {
         /// The interface
         interface: String,
         /// active; standby: its paths carry packets only while no other path works; off: it has no
-        /// paths
-        #[arg(value_parser = ["active", "standby", "off"])]
-        state: String,
-        /// For so long (30s, 10m, 2h, 1d); after it, the state is what it would be without this
+        /// paths. rate_up, rate_down: the most that is sent on each path from there, and that the
+        /// peer sends on it, like "20 Mbit/s" or "500 kbit/s"; an empty value is no limit
+        #[arg(required = true, value_name = "STATE|KEY=VALUE")]
+        settings: Vec<String>,
+        /// For so long (30s, 10m, 2h, 1d); after it, the state is what it would be without this.
+        /// With a state alone
         #[arg(long = "for", value_name = "DURATION", value_parser = invite::parse_time)]
         limit: Option<Duration>,
     },
@@ -440,8 +445,8 @@ fn act(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Command::Set { what: SetCommand::Peer { name, settings } } => {
             change::set_peer(&socket()?, name, settings)?;
         }
-        Command::Path { what: PathCommand::Set { interface, state, limit } } => {
-            change::set_path(&socket()?, interface, state, *limit)?;
+        Command::Path { what: PathCommand::Set { interface, settings, limit } } => {
+            change::set_path(&socket()?, interface, settings, *limit)?;
         }
         Command::Rule { what: RuleCommand::List { json } } => rule::list(&socket()?, *json)?,
         Command::Rule { what: RuleCommand::Test { packet, json } } => {

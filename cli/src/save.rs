@@ -4,13 +4,15 @@
 //! judges the result. If it refuses it, the file is put back. States of interfaces that hold for a
 //! limited time are not written; they go on for the rest of it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use mpip_api::{
-    Overrides, PathOverride, PeerOverride, Request, Response, RuleOverride, RulePaths, RuleStatus,
+    Overrides, PathOverride, PathSettingOverride, PeerOverride, Request, Response, RuleOverride,
+    RulePaths, RuleStatus,
 };
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value};
 
@@ -49,7 +51,7 @@ pub(crate) fn save(socket: &Path) -> Result<(), Failure> {
     }
     // The reload has ended them.
     for PathOverride { interface, state, left_s } in &timed {
-        ask_to_set_path(socket, interface, state, *left_s)?;
+        ask_to_set_path(socket, interface, Some(state.clone()), BTreeMap::new(), *left_s)?;
     }
     let settings = if count == 1 { "setting" } else { "settings" };
     print(&format!("{not_saved}{count} {settings} saved to {shown}\n"))
@@ -107,6 +109,9 @@ fn edit(text: &str, overrides: &Overrides) -> Result<String, String> {
     }
     for PathOverride { interface, state, .. } in &overrides.paths {
         put_path(&mut document, interface, state)?;
+    }
+    for PathSettingOverride { interface, key, value } in &overrides.path_settings {
+        put_path_setting(&mut document, interface, key, value)?;
     }
     if let Some(rules) = &overrides.rules {
         put_rules(&mut document, rules)?;
@@ -197,15 +202,17 @@ fn put_path(document: &mut DocumentMut, interface: &str, state: &str) -> Result<
     let value = if state == "active" { "" } else { state };
     let mut limits = false;
     if let Some(list) = sections(document, "path")? {
+        limits = list.iter().any(is_active);
         if let Some(section) = find(list, "interface", interface) {
-            put(section, "state", value);
+            let former = section.get("state").and_then(Item::as_str).unwrap_or("active");
+            match value {
+                "" if matches!(former, "active" | "auto") => {}
+                // It must not keep interfaces without a section from being used.
+                "" if !limits => put(section, "state", "auto"),
+                value => put(section, "state", value),
+            }
             return Ok(());
         }
-        let is_active = |section: &Table| {
-            let state = section.get("state").and_then(Item::as_str).unwrap_or("active");
-            state == "active"
-        };
-        limits = list.iter().any(is_active);
     }
     // Without sections of active interfaces, all are active that have no section.
     if value.is_empty() && !limits {
@@ -214,6 +221,39 @@ fn put_path(document: &mut DocumentMut, interface: &str, state: &str) -> Result<
     let mut section = Table::new();
     section.insert("interface", Value::from(interface).into());
     put(&mut section, "state", value);
+    push_path(document, section)
+}
+
+fn put_path_setting(
+    document: &mut DocumentMut,
+    interface: &str,
+    key: &str,
+    value: &str,
+) -> Result<(), String> {
+    let mut known = sections(document, "path")?;
+    if let Some(section) = known.as_mut().and_then(|list| find(list, "interface", interface)) {
+        put(section, key, value);
+        return Ok(());
+    }
+    // What has no section has the default.
+    if value.is_empty() {
+        return Ok(());
+    }
+    let mut section = Table::new();
+    section.insert("interface", Value::from(interface).into());
+    // It leaves the others in use. With sections of active interfaces, those without one are off.
+    let state = if known.is_some_and(|list| list.iter().any(is_active)) { "off" } else { "auto" };
+    put(&mut section, "state", state);
+    put(&mut section, key, value);
+    push_path(document, section)
+}
+
+/// Whether the section `[[path]]` keeps interfaces without one from being used.
+fn is_active(section: &Table) -> bool {
+    section.get("state").and_then(Item::as_str).unwrap_or("active") == "active"
+}
+
+fn push_path(document: &mut DocumentMut, mut section: Table) -> Result<(), String> {
     section.decor_mut().set_prefix("\n");
     let list = document.entry("path").or_insert_with(|| ArrayOfTables::new().into());
     list.as_array_of_tables_mut().ok_or_else(|| written_otherwise("path"))?.push(section);
@@ -341,6 +381,17 @@ mod tests {
     }
 
     #[test]
+    fn a_section_that_becomes_active_leaves_the_others_in_use() {
+        let saved = |text: &str| edit(text, &path("wwan0", "active")).expect("valid");
+        let alone = "[[path]]\ninterface = 'wwan0'\nstate = 'standby' # dear\n";
+        assert_eq!(saved(alone), alone.replace("'standby'", "\"auto\""));
+        let auto = alone.replace("standby", "auto");
+        assert_eq!(saved(&auto), auto);
+        let others = format!("{alone}[[path]]\ninterface = 'eth0'\n");
+        assert_eq!(saved(&others), others.replace("state = 'standby' # dear\n", ""));
+    }
+
+    #[test]
     fn what_holds_for_a_limited_time_is_not_saved_and_told() {
         let mut overrides = path("wwan0", "off");
         overrides.paths.push(PathOverride {
@@ -352,6 +403,35 @@ mod tests {
         assert_eq!(overrides, path("wwan0", "off"));
         assert_eq!(not_saved(&timed), "not saved: paths from eth0 are standby for 10 min more\n");
         assert_eq!(not_saved(&[]), "");
+    }
+
+    #[test]
+    fn a_rate_is_put_into_the_section_of_its_interface_or_one_that_leaves_the_others_in_use() {
+        let rate = |interface: &str, value: &str| {
+            let (interface, key) = (interface.to_owned(), "rate_up".to_owned());
+            let set = PathSettingOverride { interface, key, value: value.to_owned() };
+            Overrides { path_settings: vec![set], ..Overrides::default() }
+        };
+        let saved = |text: &str, overrides: &Overrides| edit(text, overrides).expect("valid");
+        let auto = saved(TEXT, &rate("wwan0", "5 Mbit/s"));
+        let section =
+            "\n[[path]]\ninterface = \"wwan0\"\nstate = \"auto\"\nrate_up = \"5 Mbit/s\"\n";
+        assert_eq!(auto, format!("{TEXT}{section}"));
+        assert_eq!(saved(&auto, &rate("wwan0", "6 Mbit/s")), auto.replace('5', "6"));
+        assert_eq!(saved(&auto, &rate("wwan0", "")), auto.replace("rate_up = \"5 Mbit/s\"\n", ""));
+        assert_eq!(saved(TEXT, &rate("wwan0", "")), TEXT);
+        let limited = "[[path]]\ninterface = 'eth0' # fibre\n";
+        assert_eq!(
+            saved(limited, &rate("wwan0", "5 Mbit/s")),
+            format!("{limited}{}", section.replace("auto", "off"))
+        );
+        // A state that was set as well comes first.
+        let both = Overrides { paths: path("wwan0", "active").paths, ..rate("wwan0", "5 Mbit/s") };
+        assert_eq!(
+            saved(limited, &both),
+            format!("{limited}{}", section.replace("state = \"auto\"\n", ""))
+        );
+        assert_eq!(saved(TEXT, &both), format!("{TEXT}{section}"));
     }
 
     /// The table in force, of the file's rules by their number and of new ones.

@@ -7,7 +7,7 @@ use mpip_api::{
     SessionStatus, Status, rfc3339,
 };
 
-use crate::units::{bytes, duration, percent};
+use crate::units::{bytes, duration, percent, rate};
 
 /// Loss, as a share of the packets, from which it is mentioned.
 const LOSS_MENTIONED: f64 = 0.05;
@@ -49,6 +49,10 @@ pub(crate) fn path_state(path: &PathStatus) -> (Condition, String) {
             if path.hold.as_deref() == Some("kept for more than the cheaper paths carry") =>
         {
             words(Good, "works, for more than the cheaper paths carry")
+        }
+        ("active", _) if path.hold.as_deref() == Some("at its upper rate") => {
+            let most = path.rate_limit_bps().map(rate).unwrap_or_default();
+            (Good, format!("works, at its upper rate of {most}"))
         }
         ("active", _) if path.loss >= LOSS_MENTIONED => {
             (Spare, format!("works, loses {:.0} %", path.loss * 100.0))

@@ -11,6 +11,7 @@ use crate::parameters::Parameters;
 use mpip_transport::cc::CongestionControlKind;
 use mpip_types::named;
 use mpip_types::{Encapsulation, Prefix};
+use mpip_wire::RateLimit;
 
 /// The default UDP port.
 pub const DEFAULT_PORT: u16 = 6182;
@@ -47,6 +48,10 @@ pub struct InterfaceProperties {
     /// Loss at which a path goes on standby with [`LossPolicy::Threshold`], parts per million.
     /// Paths from other interfaces never do.
     pub loss_thresholds: BTreeMap<String, u32>,
+    /// The most that this end sends on each path from an interface.
+    pub rates_up: BTreeMap<String, RateLimit>,
+    /// The most that the peer is to send on each path to an interface. It is told.
+    pub rates_down: BTreeMap<String, RateLimit>,
 }
 
 impl InterfaceProperties {

@@ -90,7 +90,7 @@ pub use mpip_types::{
     Prefix, PrefixError, Rate, SMALL_PACKET, Segmentation, SegmentationKind, Slot, named, packet,
     table,
 };
-pub use mpip_wire::PATH_COST_MAX;
+pub use mpip_wire::{PATH_COST_MAX, RateLimit};
 pub use parameters::Parameters;
 pub use parts::selection::Hold;
 pub use pins::PinChange;

@@ -295,6 +295,9 @@ parameters! {
         /// After this time it carries bulk traffic for as long as `keeps_clear`, to see what it
         /// delivers.
         looks_again: Duration = ms(20_000), "ms", 1.0..=1e6, "measured";
+        /// Time by which packets of priority `response` may be ahead of the upper rate of a path,
+        /// beside a burst. Then they take another path, or wait.
+        ahead: Duration = ms(50), "ms", 0.0..=1_000.0, "more than a round of voice, keystrokes and DNS; a rate is measured over seconds";
     }
 }
 

@@ -13,6 +13,7 @@ use crate::parts::selection::Hold;
 use crate::resequencer::WAIT_BUCKETS;
 use mpip_transport::PathState;
 use mpip_types::{Encapsulation, Instant, Prefix};
+use mpip_wire::RateLimit;
 
 /// The status of an engine.
 #[derive(Clone, Debug)]
@@ -103,6 +104,14 @@ pub struct PathStatus {
     pub encapsulation: Encapsulation,
     /// What it costs: the larger one of both ends' costs.
     pub cost: u8,
+    /// Upper rate of what is sent on it: the lower one of `rate_up` and `rate_told`.
+    pub rate_limit: Option<RateLimit>,
+    /// What this end is configured to send at most.
+    pub rate_up: Option<RateLimit>,
+    /// What the peer was told to send at most.
+    pub rate_down: Option<RateLimit>,
+    /// What the peer has told this end to send at most.
+    pub rate_told: Option<RateLimit>,
     /// Whether it carries packets.
     pub state: PathState,
     /// Time in this state.

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use mpip_api::{Overrides, PathOverride, PeerOverride, ReloadReport};
+use mpip_api::{Overrides, PathOverride, PathSettingOverride, PeerOverride, ReloadReport};
 use mpip_core::{Encapsulation, Instant, Reconfigured};
 
 use crate::config::{self, Changeable, Fixed, InterfaceState, Known, RuleList, Settings};
@@ -39,6 +39,17 @@ pub(crate) struct InForce {
 pub(crate) struct Timed {
     pub(crate) state: InterfaceState,
     pub(crate) until: Instant,
+}
+
+/// What is to be set of an interface.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SetPath<'a> {
+    /// The name of the state.
+    pub(crate) state: Option<&'a str>,
+    /// Keys of its `[[path]]` section and their values.
+    pub(crate) settings: &'a BTreeMap<String, String>,
+    /// For how long the state holds, s; `None` until the next reload.
+    pub(crate) for_s: Option<u64>,
 }
 
 /// Where the result of a reload goes.
@@ -219,22 +230,23 @@ impl InForce {
         Change { to, overrides, timed, used_up }
     }
 
-    /// The change of the state of `interface`, which is one of the host's `names` or one that the
-    /// configuration names. `for_s`: for so many seconds, after which the state is what it would
-    /// be without.
+    /// The change of `interface`, which is one of the host's `names` or one that the configuration
+    /// names, to a state and of settings, all of them or none. `for_s`: the state holds for so many
+    /// seconds, after which it is what it would be without.
     pub(crate) fn set_path(
         &self,
         now: Instant,
         interface: &str,
-        state: &str,
-        for_s: Option<u64>,
+        wanted: &SetPath<'_>,
         names: &[&str],
     ) -> Result<Change, String> {
-        let Some(found) = InterfaceState::from_name(state) else {
-            return Err(format!(
-                "state: expected one of `active`, `standby`, `off`, found `{state}`"
-            ));
+        let SetPath { state, settings, for_s } = *wanted;
+        let known = |state| {
+            InterfaceState::from_name(state).ok_or_else(|| {
+                format!("state: expected one of `active`, `standby`, `off`, found `{state}`")
+            })
         };
+        let found = state.map(known).transpose()?;
         if !names.contains(&interface) && !self.changeable.names(interface) {
             return Err(config::no_interface(interface, names));
         }
@@ -242,7 +254,25 @@ impl InForce {
             let (from, to) = LIMITED_S.into_inner();
             return Err(format!("for_s: expected {from} to {to} s (30 days), found {wrong}"));
         }
+        if for_s.is_some() && (found.is_none() || !settings.is_empty()) {
+            return Err(
+                "for_s: expected a state alone, because only a state can hold for a limited \
+                        time"
+                    .to_owned(),
+            );
+        }
+        if found.is_none() && settings.is_empty() {
+            return Err("expected a state or a setting, found neither".to_owned());
+        }
         let Change { mut to, mut overrides, mut timed, used_up } = self.same();
+        for (key, value) in settings {
+            to.set_path_property(interface, key, value)?;
+            let list = &mut overrides.path_settings;
+            list.retain(|other| other.interface != interface || other.key != *key);
+            let (interface, key, value) = (interface.to_owned(), key.clone(), value.clone());
+            list.push(PathSettingOverride { interface, key, value });
+        }
+        let Some(found) = found else { return Ok(Change { to, overrides, timed, used_up }) };
         timed.remove(interface);
         if let Some(for_s) = for_s {
             let until = now + Duration::from_secs(for_s);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use mpip_api as api;
 use mpip_core::{
-    AvailabilityState, AvailabilityStatus, LossFigures, PathStatus, PeerStatus, SessionStatus,
-    Status,
+    AvailabilityState, AvailabilityStatus, LossFigures, PathStatus, PeerStatus, RateLimit,
+    SessionStatus, Status,
 };
 
 use crate::config::PathProperties;
@@ -91,6 +91,11 @@ pub(crate) fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
+/// A rate in bit/s.
+fn bps(limit: RateLimit) -> u64 {
+    u64::from(limit.kbps()) * 1_000
+}
+
 fn peer_status(
     peer: PeerStatus,
     allowed_prefixes: Vec<String>,
@@ -140,6 +145,9 @@ fn path_status(path: PathStatus) -> api::PathStatus {
         label: None,
         cost: path.cost,
         metered: false,
+        rate_up_bps: path.rate_up.map(bps),
+        rate_down_bps: path.rate_down.map(bps),
+        rate_told_bps: path.rate_told.map(bps),
         local: path.local,
         remote: path.remote,
         observed: path.observed,

@@ -4,8 +4,8 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 
 use mpip_core::{
-    CongestionControlKind, Copies, EncapsulationPolicy, PathPreference, Policy, Priority, Rule,
-    RulePaths, SchedulerKind,
+    CongestionControlKind, Copies, EncapsulationPolicy, PathPreference, Policy, Priority,
+    RateLimit, Rule, RulePaths, SchedulerKind,
 };
 use mpip_link::{Change, LinkConfig, Loss, QueueLimit};
 
@@ -89,7 +89,8 @@ fn rule(rng: &mut Rng) -> Rule {
     }
 }
 
-/// In a fifth of all worlds paths cost something, or are on standby, by a part of the interfaces.
+/// In a fifth of all worlds paths cost something, have upper rates, or are on standby, by a part of
+/// the interfaces.
 fn costs(rng: &mut Rng, spec: &mut WorldSpec) {
     if !rng.chance(0.2) {
         return;
@@ -99,6 +100,14 @@ fn costs(rng: &mut Rng, spec: &mut WorldSpec) {
         let names: Vec<String> = own.map(|interface| interface.name.clone()).collect();
         let System::Mpip(engine) = &mut spec.hosts[host].system else { continue };
         for name in names {
+            let mut rate = || RateLimit::new(rng.between(64, 50_000) as u32).expect("in range");
+            let (up, down) = (rate(), rate());
+            if rng.chance(0.3) {
+                engine.interfaces.rates_up.insert(name.clone(), up);
+            }
+            if rng.chance(0.3) {
+                engine.interfaces.rates_down.insert(name.clone(), down);
+            }
             match rng.below(6) {
                 0..=2 => drop(engine.interfaces.costs.insert(name, rng.between(1, 3) as u8)),
                 3 => drop(engine.interfaces.standby.insert(name)),

@@ -286,6 +286,13 @@ pub enum Action {
         /// Whether it drops UDP.
         blocked: bool,
     },
+    /// A host's configuration says something else of its interfaces.
+    Configure {
+        /// Index of the host.
+        host: usize,
+        /// What it says.
+        interfaces: InterfaceProperties,
+    },
     /// A host restarts with an empty engine.
     Restart {
         /// Index of the host.

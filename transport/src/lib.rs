@@ -26,6 +26,7 @@ mod content;
 mod delay;
 mod ecn;
 mod flight;
+mod limiter;
 mod liveness;
 mod loss;
 mod metrics;

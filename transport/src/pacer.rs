@@ -33,9 +33,7 @@ impl Pacer {
             self.blocked = false;
             return;
         };
-        let burst_bytes =
-            (u128::from(rate) * QUANTUM.as_nanos() / 1_000_000_000).min(u128::from(MAX_BURST));
-        let burst = time_for((burst_bytes as u64).max(MIN_BURST), rate);
+        let burst = burst(rate);
         if self.drained <= now {
             // A late timer or a short pause does not reduce the rate: up to one burst is made up
             // for.
@@ -48,12 +46,23 @@ impl Pacer {
         }
     }
 
+    /// How long everything sent so far still needs at the pacing rate.
+    pub(crate) fn ahead(&self, now: Instant) -> Duration {
+        self.drained.since(now)
+    }
+
     /// Unblocks the pacer once the time of [`ready_at`](Self::ready_at) has come.
     pub(crate) fn refresh(&mut self, now: Instant) {
         if self.drained <= now {
             self.blocked = false;
         }
     }
+}
+
+/// How long the largest burst takes at `rate` bytes per second.
+pub(crate) fn burst(rate: u64) -> Duration {
+    let bytes = (u128::from(rate) * QUANTUM.as_nanos() / 1_000_000_000).min(u128::from(MAX_BURST));
+    time_for((bytes as u64).max(MIN_BURST), rate)
 }
 
 /// How long `bytes` take at `rate` bytes per second.

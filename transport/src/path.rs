@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use mpip_crypto::ReplayWindow;
 use mpip_types::{Encapsulation, Instant, LocalAddress, PathAddress};
-use mpip_wire::{CHALLENGE_DATAGRAM_LEN, PathId};
+use mpip_wire::{CHALLENGE_DATAGRAM_LEN, PathId, RateLimit};
 
 use crate::arrivals::{Arrivals, MAX_DELAY};
 use crate::bottleneck::DelaySeries;
@@ -15,6 +15,7 @@ use crate::congestion::Congestion;
 use crate::content::Content;
 use crate::delay::DelayEstimator;
 use crate::flight::{Flight, LossSummary, Losses, Progress};
+use crate::limiter::Limiter;
 use crate::liveness::{Liveness, LivenessInput, MAX_PROBE_INTERVAL, Silence};
 use crate::loss::LossMeter;
 use crate::metrics::Metrics;
@@ -76,6 +77,9 @@ pub struct Path<C> {
     pub lists: Option<u64>,
     /// Its data are paid for by amount.
     pub metered: bool,
+    /// What this end's configuration lets it send on the path at most. The peer may have
+    /// [told](Reserve::peer_limit) less.
+    pub rate_up: Option<RateLimit>,
     /// The sending half.
     pub flight: Flight<C>,
     /// The receiving half.
@@ -94,7 +98,7 @@ pub struct Path<C> {
     pub validation: Validation,
     /// How each end sees the other's address.
     pub seen: Seen,
-    /// Whether it is a backup path.
+    /// Whether it is a backup path, what it costs, and the upper rates that the ends have told.
     pub reserve: Reserve,
     /// The socket has refused a datagram; cleared when the socket is writable again.
     pub blocked: bool,
@@ -121,6 +125,7 @@ pub struct Path<C> {
     state: PathState,
     mtu: Search,
     pacer: Pacer,
+    limiter: Limiter,
     playout: Playout,
     liveness: Liveness,
     loss: LossMeter,
@@ -146,6 +151,7 @@ impl<C: Content> Path<C> {
             fixed_weight: None,
             lists: None,
             metered: false,
+            rate_up: None,
             state: PathState::Validating,
             flight: Flight::new(now),
             arrivals: Arrivals::new(),
@@ -155,6 +161,7 @@ impl<C: Content> Path<C> {
             bottleneck: id.0,
             cc: Congestion::new(cc::new(kind, now, u64::from(local.mtu), &parameters.bbr)),
             pacer: Pacer::default(),
+            limiter: Limiter::default(),
             validation: Validation::default(),
             seen: Seen::default(),
             reserve: Reserve::default(),
@@ -337,6 +344,11 @@ impl<C: Content> Path<C> {
         if self.blocked || !self.flight.has_room() {
             return Instant::FAR_FUTURE;
         }
+        self.congestion_permits_at(now, len).max(self.limited_until())
+    }
+
+    /// When congestion control permits `len` more bytes.
+    fn congestion_permits_at(&self, now: Instant, len: usize) -> Instant {
         let excess = (self.flight.in_flight() + len as u64).saturating_sub(self.cc.window());
         if excess > 0 && self.flight.in_flight() > 0 {
             return now + time_for(excess, self.rate()).max(Duration::from_micros(1));
@@ -344,9 +356,44 @@ impl<C: Content> Path<C> {
         self.pacer.ready_at()
     }
 
-    /// When pacing permits the next packet, if pacing is what holds it back.
+    /// When the upper rate permits the next packet; an instant not after now means at once.
+    fn limited_until(&self) -> Instant {
+        self.rate_limit().map_or(Instant::ZERO, |_| self.limiter.ready_at())
+    }
+
+    /// Whether the upper rate holds back `len` more bytes, which congestion control would permit
+    /// no later.
+    pub fn is_held_by_limit(&self, now: Instant, len: usize) -> bool {
+        let until = self.limited_until();
+        until > now
+            && !self.blocked
+            && self.flight.has_room()
+            && self.congestion_permits_at(now, len) <= until
+    }
+
+    /// Whether the upper rate permits a packet now that needs a fast answer. Such packets may be
+    /// `ahead` of it, beside a burst.
+    pub fn permits_urgent(&self, now: Instant, ahead: Duration) -> bool {
+        self.rate_limit().is_none_or(|limit| self.limiter.permits_urgent(now, limit, ahead))
+    }
+
+    /// The upper rate of what is sent on it, IP headers included: the lower one of both ends'
+    /// wishes.
+    pub fn rate_limit(&self) -> Option<RateLimit> {
+        self.rate_up.into_iter().chain(self.reserve.peer_limit()).min()
+    }
+
+    /// The upper rate of what is sent on it, bytes of datagrams/s; [`MAX_RATE`] without one.
+    fn rate_max(&self) -> u64 {
+        self.rate_limit().map_or(MAX_RATE, |limit| {
+            let (datagram, headers) = (self.max_datagram() as u64, self.outer_headers() as u64);
+            limit.bytes_per_second() * datagram / (datagram + headers).max(1)
+        })
+    }
+
+    /// When pacing or the upper rate permits the next packet, if one of them holds it back.
     pub fn paced_until(&self) -> Option<Instant> {
-        let at = self.pacer.ready_at();
+        let at = self.pacer.ready_at().max(self.limited_until());
         (at > Instant::ZERO).then_some(at)
     }
 
@@ -357,23 +404,38 @@ impl<C: Content> Path<C> {
 
     /// Whether it may carry packets and is in BBR's Startup.
     pub fn is_searching(&self) -> bool {
-        self.is_usable() && self.cc.searches()
+        self.is_usable() && self.searches()
     }
 
-    /// Rate at which the path may send, bytes/s: the pacing rate, or window / RTT without pacing.
+    /// Whether it is in BBR's Startup, and does not know yet how much it can carry. At its upper
+    /// rate it knows.
+    pub fn searches(&self) -> bool {
+        self.cc.searches() && self.cc.pacing_rate().is_none_or(|rate| rate < self.rate_max())
+    }
+
+    /// Rate at which the path may send, bytes/s: the pacing rate, or window / RTT without pacing,
+    /// at most its upper rate.
     pub fn rate(&self) -> u64 {
         let rtt = self.flight.rtt().smoothed().as_nanos().max(1_000);
         let rate = self.cc.pacing_rate().unwrap_or_else(|| {
             let window = self.cc.window().min(1 << 40);
             u64::try_from(u128::from(window) * 1_000_000_000 / rtt).unwrap_or(u64::MAX)
         });
-        rate.min(MAX_RATE)
+        rate.min(self.rate_max()).min(MAX_RATE)
     }
 
-    /// Estimated bandwidth, bytes/s; without one, the sending rate less the lost share.
+    /// Rate at which packets may leave, bytes/s: the pacing rate, at most the upper rate; `None`
+    /// without both.
+    pub fn pacing_rate(&self) -> Option<u64> {
+        let limit = self.rate_limit().map(|_| self.rate_max());
+        self.cc.pacing_rate().into_iter().chain(limit).min()
+    }
+
+    /// Estimated bandwidth, bytes/s, at most the upper rate; without an estimate, the sending rate
+    /// less the lost share.
     pub fn delivers(&self) -> u64 {
         let guess = || (self.rate() as f64 * (1.0 - self.loss.share())) as u64;
-        self.cc.bandwidth().unwrap_or_else(guess).min(MAX_RATE)
+        self.cc.bandwidth().unwrap_or_else(guess).min(self.rate_max()).min(MAX_RATE)
     }
 
     /// Time until what was sent has left the queue of the path: by the times at which it was sent,
@@ -404,6 +466,9 @@ impl<C: Content> Path<C> {
             self.counters.packets_asking += 1;
         }
         self.idle_at = self.idle_at.max(now) + time_for(size as u64, self.delivers());
+        if let Some(limit) = self.rate_limit() {
+            self.limiter.on_sent(now, (size + self.outer_headers()) as u64, limit);
+        }
         if paced {
             let rate = self.cc.pacing_rate();
             self.cc.on_sent(now, size as u64, self.flight.in_flight());
@@ -414,6 +479,7 @@ impl<C: Content> Path<C> {
     /// Tells the pacer the current time.
     pub fn refresh_pacing(&mut self, now: Instant) {
         self.pacer.refresh(now);
+        self.limiter.refresh(now);
     }
 
     /// Passes losses and the rate sample of a feedback frame to the congestion control. `subflows`
@@ -683,7 +749,7 @@ impl<C: Content> Path<C> {
             queuing_delay: self.delay.queuing(),
             window: self.cc.window(),
             in_flight: self.flight.in_flight(),
-            pacing_rate: self.cc.pacing_rate(),
+            pacing_rate: self.pacing_rate(),
             delivery_rate: self.flight.delivery_rate(),
             reordering_window: self.flight.reordering_window(),
         }

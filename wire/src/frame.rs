@@ -2,8 +2,8 @@ use core::net::SocketAddr;
 
 use crate::bytes::{Reader, Writer};
 use crate::{
-    AddressList, CompactFrameHeader, Error, Feedback, PacketFrameHeader, PathId, SKIP_MAX,
-    SessionFields, SessionId, address, varint_len,
+    AddressList, CompactFrameHeader, Error, Feedback, PacketFrameHeader, PathId, RateLimit,
+    SKIP_MAX, SessionFields, SessionId, address, varint_len,
 };
 
 /// Most bytes of the text of a close frame.
@@ -49,7 +49,7 @@ pub enum PathStatus {
 }
 
 impl PathStatus {
-    /// The number of the status on the wire: the lower four bits of the byte.
+    /// The number of the status on the wire: the lower three bits of the byte.
     pub const fn code(self) -> u8 {
         match self {
             Self::Available => 0,
@@ -58,31 +58,62 @@ impl PathStatus {
         }
     }
 
-    /// The status and the cost, which are four bits each of one byte.
-    fn read(reader: &mut Reader<'_>) -> Result<(Self, u8), Error> {
+    /// The status, the cost and the limit: one byte with the number of the status, a flag for the
+    /// limit and the cost, then the limit if there is one.
+    fn read(reader: &mut Reader<'_>) -> Result<(Self, u8, Option<RateLimit>), Error> {
         let offset = reader.offset();
         let byte = reader.u8("path status")?;
         let cost = byte >> 4;
-        match byte & 0x0f {
-            0 => Ok((Self::Available, cost)),
-            1 => Ok((Self::Standby, cost)),
-            2 if cost == 0 => Ok((Self::Abandoned, 0)),
-            _ => Err(Error::Value {
-                field: "path status",
-                offset,
-                expected: "0 (available) or 1 (standby), and a cost in the upper four bits; or 2 \
-                           (abandoned)",
-                got: u64::from(byte),
-            }),
-        }
+        let status = match byte & 0x07 {
+            0 => Self::Available,
+            1 => Self::Standby,
+            2 if byte == Self::Abandoned.code() => Self::Abandoned,
+            _ => {
+                return Err(Error::Value {
+                    field: "path status",
+                    offset,
+                    expected: "0 (available) or 1 (standby), 8 more with a rate limit, and a cost \
+                               in the upper four bits; or 2 (abandoned)",
+                    got: u64::from(byte),
+                });
+            }
+        };
+        let limit = match byte & LIMITED {
+            0 => None,
+            _ => Some(read_limit(reader)?),
+        };
+        Ok((status, cost, limit))
     }
 
-    /// Both in one byte.
-    fn write(self, cost: u8, writer: &mut Writer<'_>) -> Result<(), Error> {
+    /// The bytes that [`read`](Self::read) reads.
+    fn write(
+        self,
+        cost: u8,
+        limit: Option<RateLimit>,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), Error> {
         let most = if self == Self::Abandoned { 0 } else { PATH_COST_MAX };
         check("path cost", cost.into(), cost <= most, "at most 15, 0 of an abandoned path")?;
-        writer.put(&[cost << 4 | self.code()])
+        let kbps = limit.map_or(0, RateLimit::kbps);
+        let possible = limit.is_none() || self != Self::Abandoned;
+        check("rate limit", kbps.into(), possible, "none of an abandoned path")?;
+        writer.put(&[cost << 4 | if limit.is_some() { LIMITED } else { 0 } | self.code()])?;
+        limit.map_or(Ok(()), |limit| writer.varint("rate limit", limit.kbps().into()))
     }
+}
+
+/// The bit of the status that says that a rate limit follows.
+const LIMITED: u8 = 0x08;
+
+fn read_limit(reader: &mut Reader<'_>) -> Result<RateLimit, Error> {
+    let offset = reader.offset();
+    let kbps = reader.varint("rate limit")?;
+    u32::try_from(kbps).ok().and_then(RateLimit::new).ok_or(Error::Value {
+        field: "rate limit",
+        offset,
+        expected: "64..=1000000000 kbit/s",
+        got: kbps,
+    })
 }
 
 /// A frame: one typed item of the plaintext of a transport message.
@@ -117,6 +148,8 @@ pub enum Frame<'a> {
         status: PathStatus,
         /// What it costs the sender, 0..=[`PATH_COST_MAX`]; 0 of an abandoned path.
         cost: u8,
+        /// What the receiver may send on it at most; none of an abandoned path.
+        limit: Option<RateLimit>,
     },
     /// 0x08: the header fields that the packets of a session have in common.
     SessionOpen {
@@ -237,8 +270,9 @@ impl<'a> Frame<'a> {
             Self::Addresses { generation, list } => {
                 1 + varint_len(*generation) + list.encoded_len()
             }
-            Self::PathStatus { path, sequence, .. } => {
-                1 + path.varint_len() + varint_len(*sequence) + 1
+            Self::PathStatus { path, sequence, limit, .. } => {
+                let limit = limit.map_or(0, |limit| varint_len(limit.kbps().into()));
+                1 + path.varint_len() + varint_len(*sequence) + 1 + limit
             }
             Self::SessionOpen { session, fields } => {
                 1 + session.varint_len() + fields.encoded_len()
@@ -296,11 +330,11 @@ impl<'a> Frame<'a> {
                 writer.varint("generation", *generation)?;
                 list.write(writer)?;
             }
-            Self::PathStatus { path, sequence, status, cost } => {
+            Self::PathStatus { path, sequence, status, cost, limit } => {
                 writer.put(&[kind::PATH_STATUS])?;
                 writer.varint("path identifier", u64::from(path.0))?;
                 writer.varint("sequence", *sequence)?;
-                status.write(*cost, writer)?;
+                status.write(*cost, *limit, writer)?;
             }
             Self::SessionOpen { session, fields } => {
                 writer.put(&[kind::SESSION_OPEN])?;
@@ -407,8 +441,8 @@ impl<'a> Frame<'a> {
             kind::PATH_STATUS => {
                 let path = PathId::read(reader)?;
                 let sequence = reader.varint("sequence")?;
-                let (status, cost) = PathStatus::read(reader)?;
-                Ok(Self::PathStatus { path, sequence, status, cost })
+                let (status, cost, limit) = PathStatus::read(reader)?;
+                Ok(Self::PathStatus { path, sequence, status, cost, limit })
             }
             kind::SESSION_OPEN => {
                 let session = SessionId::read(reader)?;

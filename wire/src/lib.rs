@@ -40,6 +40,7 @@ mod frame;
 mod handshake;
 mod id;
 mod number;
+mod rate_limit;
 mod session;
 mod transport;
 mod varint;
@@ -57,6 +58,7 @@ pub use handshake::{
 };
 pub use id::{PathId, ReceiverIndex, SessionId};
 pub use number::{PACKET_NUMBER_MAX, TruncatedNumber, expand, truncated_len};
+pub use rate_limit::RateLimit;
 pub use session::{
     CompactFrameHeader, FLOW_LABEL_MAX, NetworkFields, PacketFrameHeader, SKIP_MAX, SessionFields,
     TruncatedSequence,

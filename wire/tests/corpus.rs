@@ -197,8 +197,9 @@ fn write_frames() {
         compact: &packet,
     };
     let path = PathId(3);
-    let priced = |status, cost| Frame::PathStatus { path, sequence: 1 << 14, status, cost };
-    let status = |status| priced(status, 0);
+    let told =
+        |status, cost, limit| Frame::PathStatus { path, sequence: 1 << 14, status, cost, limit };
+    let status = |status| told(status, 0, None);
     let cases: Vec<(&str, Vec<Frame<'_>>)> = vec![
         ("padding", vec![Frame::Padding(24)]),
         ("heartbeat", vec![Frame::Heartbeat]),
@@ -212,7 +213,8 @@ fn write_frames() {
         ("path-available", vec![status(PathStatus::Available)]),
         ("path-standby", vec![status(PathStatus::Standby)]),
         ("path-abandoned", vec![status(PathStatus::Abandoned)]),
-        ("path-cost", vec![priced(PathStatus::Available, 15)]),
+        ("path-cost", vec![told(PathStatus::Available, 15, None)]),
+        ("path-limit", vec![told(PathStatus::Available, 15, RateLimit::new(20_000))]),
         ("session-open-v4", vec![open(v4)]),
         ("session-open-v6", vec![open(v6)]),
         ("playout", vec![Frame::Playout { at: 1 }, Frame::Heartbeat]),
@@ -249,6 +251,9 @@ fn write_frames() {
     write("frames", "bad-type-reserved", &[0x01, 0x2a, 0x00]);
     write("frames", "bad-compact-packet-empty", &[0x28, 0, 0, 0, 1]);
     write("frames", "bad-packet-empty", &[0x20, 0, 0, 0, 0, 1]);
+    // 63 kbit/s, and a limit of an abandoned path.
+    write("frames", "bad-path-limit-too-low", &[0x07, 3, 1, 0x08, 63]);
+    write("frames", "bad-path-limit-abandoned", &[0x07, 3, 1, 0x0a, 0x40, 64]);
     write("frames", "bad-close-not-utf-8", &[0x0c, 0, 2, b'a', 0xc3]);
 }
 

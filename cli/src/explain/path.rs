@@ -22,6 +22,8 @@ const OWN_STANDBY: &str = "its interface is on standby";
 const LOSES: &str = "its loss reaches its threshold";
 /// The daemon's reason why a path takes no packets that costs more than others.
 const DEAR: &str = "kept for more than the cheaper paths carry";
+/// The daemon's reason why a path takes no packets at its upper rate.
+const AT_ITS_RATE: &str = "at its upper rate";
 /// Share of the data below which a path counts as not needed: what a path gets that is only
 /// measured.
 const LITTLE: f64 = 0.01;
@@ -86,6 +88,13 @@ pub(crate) enum Limit {
     Window {
         /// The congestion window.
         window_bytes: u64,
+    },
+    /// Its upper rate, as configured at either end.
+    Rate {
+        /// The rate.
+        rate_bps: Option<u64>,
+        /// Whether the peer's configuration is what limits.
+        by_peer: bool,
     },
     /// It is paced.
     Pace {
@@ -401,6 +410,13 @@ impl Cause {
                 Limit::Room => "more would go there if there were more to send",
                 Limit::Window { .. } => "the window grows while what it sends arrives in time",
                 Limit::Pace { .. } => "the pace follows the rate at which it delivers",
+                Limit::Rate { by_peer: true, .. } => "it carries more when the peer permits more",
+                Limit::Rate { by_peer: false, .. } => {
+                    return format!(
+                        "`mpip path set {} rate_up=` takes the limit away",
+                        path.interface
+                    );
+                }
             }
             .to_owned(),
         }
@@ -423,7 +439,7 @@ fn held(peer: &PeerStatus, path: &PathStatus) -> Option<Cause> {
         });
     }
     match path.hold.as_deref()? {
-        "congestion window full" | "paced" | DEAR => None,
+        "congestion window full" | "paced" | DEAR | AT_ITS_RATE => None,
         "packet exceeds the MTU" => Some(Cause::TooSmall { mtu_bytes, inner_mtu_bytes }),
         "MTU not confirmed" => Some(Cause::MtuUnknown { mtu_bytes, inner_mtu_bytes }),
         "kept clear for interactive flows" => {
@@ -472,6 +488,10 @@ fn working(
     let limit = match path.hold.as_deref() {
         Some("congestion window full") => Limit::Window { window_bytes: path.window_bytes },
         Some("paced") => Limit::Pace { pacing_rate_bps: path.pacing_rate_bps },
+        Some(AT_ITS_RATE) => Limit::Rate {
+            rate_bps: path.rate_limit_bps(),
+            by_peer: path.rate_limit_bps() != path.rate_up_bps,
+        },
         _ => Limit::Room,
     };
     Cause::Carries { share, carried_bps: now.carried_bps, limit, figures }
@@ -519,6 +539,13 @@ fn limited(limit: &Limit) -> String {
         }
         Limit::Pace { pacing_rate_bps: Some(pace) } => format!("and is paced at {}", rate(*pace)),
         Limit::Pace { pacing_rate_bps: None } => "and is paced".to_owned(),
+        Limit::Rate { rate_bps, by_peer } => {
+            let most = rate_bps.map_or_else(|| "its rate".to_owned(), rate);
+            match by_peer {
+                false => format!("and is limited to {most} by configuration (rate_up)"),
+                true => format!("and is limited to {most} by the peer's configuration (rate_down)"),
+            }
+        }
     }
 }
 

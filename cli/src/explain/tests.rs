@@ -304,6 +304,30 @@ fn a_path_that_carries_data_has_its_share_and_what_limits_it() {
 }
 
 #[test]
+fn a_path_at_its_upper_rate_names_the_end_that_limits_it_and_what_would_change_that() {
+    let told = |up: Option<u64>, by_peer: Option<u64>| {
+        about_path(800_000, |peer| {
+            let path = &mut peer.paths[2];
+            path.hold = Some("at its upper rate".to_owned());
+            (path.rate_up_bps, path.rate_told_bps) = (up, by_peer);
+        })
+    };
+    let carries = "eth2 (path 2) carries 40 %: 800 kbit/s (24.0 ms round trip) and is limited to";
+    let here = format!(
+        "{carries} 1.0 Mbit/s by configuration (rate_up); `mpip path set eth2 rate_up=` takes the \
+         limit away"
+    );
+    assert_eq!(told(Some(1_000_000), None), here);
+    assert_eq!(told(Some(1_000_000), Some(2_000_000)), here);
+    let there = format!(
+        "{carries} 1.0 Mbit/s by the peer's configuration (rate_down); it carries more when the \
+         peer permits more"
+    );
+    assert_eq!(told(None, Some(1_000_000)), there);
+    assert_eq!(told(Some(2_000_000), Some(1_000_000)), there);
+}
+
+#[test]
 fn delay_loss_queues_and_a_shared_bottleneck_are_told_where_they_matter() {
     let told = about_path(800_000, |peer| {
         let path = &mut peer.paths[2];

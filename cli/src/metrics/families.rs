@@ -137,7 +137,7 @@ pub(super) const PEER: [Family<PeerStatus>; 11] = [
     ),
 ];
 
-pub(super) const PATH: [Family<PathStatus>; 25] = [
+pub(super) const PATH: [Family<PathStatus>; 26] = [
     family("mpip_path_rtt_seconds", Gauge, "Smoothed round-trip time.", |path| {
         path.rtt_ms.and_then(seconds)
     }),
@@ -179,6 +179,12 @@ pub(super) const PATH: [Family<PathStatus>; 25] = [
         Gauge,
         "Rate at which packets may leave.",
         |path| path.pacing_rate_bps.map(|bps| bps as f64 / 8.0),
+    ),
+    family(
+        "mpip_path_rate_limit_bytes_per_second",
+        Gauge,
+        "Upper rate of what is sent, as configured at either end; absent without one.",
+        |path| path.rate_limit_bps().map(|bps| bps as f64 / 8.0),
     ),
     family("mpip_path_window_bytes", Gauge, "Congestion window.", |path| count(path.window_bytes)),
     family("mpip_path_in_flight_bytes", Gauge, "Data in flight.", |path| {

@@ -182,7 +182,7 @@ fn paths(paths: &[PathStatus]) -> Table {
     table
 }
 
-/// The state of a path; at rest, also its keepalive interval; what it costs.
+/// The state of a path; at rest, also its keepalive interval; what it costs; its upper rates.
 fn state(path: &PathStatus) -> String {
     let mut state = path.state.clone();
     if path.resting {
@@ -193,6 +193,12 @@ fn state(path: &PathStatus) -> String {
     }
     if path.metered {
         state.push_str(", metered");
+    }
+    if let Some(limit) = path.rate_limit_bps() {
+        let _ = write!(state, ", sends at most {}", rate(limit));
+    }
+    if let Some(limit) = path.rate_down_bps {
+        let _ = write!(state, ", receives at most {}", rate(limit));
     }
     state
 }

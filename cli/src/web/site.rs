@@ -272,7 +272,8 @@ impl Site {
             return text(StatusCode::BAD_REQUEST, "state: expected active or standby");
         }
         let socket = self.socket.clone();
-        let change = mpip_api::Request::SetPath { interface, state, for_s };
+        let (state, settings) = (Some(state), [].into());
+        let change = mpip_api::Request::SetPath { interface, state, settings, for_s };
         let asked = tokio::task::spawn_blocking(move || mpip_api::request(&socket, &change)).await;
         match asked {
             Ok(Ok(_)) => as_json(&json!({})),

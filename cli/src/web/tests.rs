@@ -194,8 +194,9 @@ fn a_change_reaches_the_daemon_with_the_time_for_which_it_holds() {
             assert_eq!(ask(&site, "POST /path", &headers, &body).0, 200);
             daemon.join().expect("it heard it")
         });
-        let (interface, state) = ("wwan0".to_owned(), "standby".to_owned());
-        assert_eq!(heard, mpip_api::Request::SetPath { interface, state, for_s });
+        let (interface, state) = ("wwan0".to_owned(), Some("standby".to_owned()));
+        let settings = [].into();
+        assert_eq!(heard, mpip_api::Request::SetPath { interface, state, settings, for_s });
     }
     let _ = std::fs::remove_file(socket);
 }

@@ -252,12 +252,17 @@ impl Association {
                     PathState::Abandoned => 0,
                     _ => path.reserve.told_cost(),
                 },
+                limit: match path.state() {
+                    PathState::Abandoned => None,
+                    _ => path.reserve.told_limit(),
+                },
             }),
             Notice::PathRefused(id) => Some(Frame::PathStatus {
                 path: id,
                 sequence: 0,
                 status: PathStatus::Abandoned,
                 cost: 0,
+                limit: None,
             }),
             Notice::Skip(Skip { session, first, count }) => {
                 Some(Frame::Skip { session, first, count })

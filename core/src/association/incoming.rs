@@ -188,8 +188,8 @@ impl Association {
                 Frame::Addresses { generation, list } => {
                     self.on_addresses(now, cx, generation, list.iter());
                 }
-                Frame::PathStatus { path, sequence, status, cost } => {
-                    self.on_path_status(now, cx, path, sequence, (status, cost));
+                Frame::PathStatus { path, sequence, status, cost, limit } => {
+                    self.on_path_status(now, cx, path, sequence, (status, cost, limit));
                 }
                 Frame::Skip { session, first, count } => {
                     self.receiving.skip(now, session, (first, count), &mut cx.shared.hold, packets);

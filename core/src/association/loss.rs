@@ -66,7 +66,7 @@ impl Association {
 /// Whether what `path` loses now may have been dropped by a full queue: it has one, or searches for
 /// the rate at which one begins.
 fn may_be_queued(path: &Path, parameters: &LossStandbyParameters) -> bool {
-    path.cc.searches()
+    path.searches()
         || path.cc.state() == "slow-start"
         || path.delay.queuing() >= parameters.queued + path.delay.jitter() * 4
 }

@@ -199,9 +199,11 @@ impl Association {
         }
         self.sending.settle(now);
         // A path that still has room was not used for lack of packets, or because others are
-        // faster: it is application-limited.
+        // faster: it is application-limited. So is one at its upper rate: congestion control would
+        // permit more.
         for path in self.paths.iter_mut().filter(|path| path.state() == PathState::Active) {
-            if path.ready_at(now, CONTROL_ROOM) <= now {
+            let has_room = path.ready_at(now, CONTROL_ROOM) <= now;
+            if has_room || path.is_held_by_limit(now, CONTROL_ROOM) {
                 path.flight.on_app_limited(now);
             }
         }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use mpip_wire::{PathId, PathStatus};
+use mpip_wire::{PathId, PathStatus, RateLimit};
 
 use super::Association;
 use super::loss::{BELOW, NOT_JUDGED, REACHES};
@@ -53,10 +53,12 @@ enum Aside {
     Here,
 }
 
-/// Tells `path` what its interface costs.
+/// Tells `path` what is configured for its interface.
 pub(super) fn follow_interface(path: &mut Path, interfaces: &InterfaceProperties) {
     path.reserve.set_cost(interfaces.cost(&path.interface));
     path.metered = interfaces.metered.contains(&path.interface);
+    path.rate_up = interfaces.rates_up.get(&path.interface).copied();
+    path.reserve.set_limit(interfaces.rates_down.get(&path.interface).copied());
 }
 
 impl Association {
@@ -269,13 +271,13 @@ impl Association {
         cx: &mut Context<'_>,
         id: PathId,
         sequence: u64,
-        (status, cost): (PathStatus, u8),
+        (status, cost, limit): (PathStatus, u8, Option<RateLimit>),
     ) {
         let Some(index) = self.paths.find(id) else { return };
         let path = &mut self.paths[index];
         if status != PathStatus::Abandoned {
             let standby = status == PathStatus::Standby;
-            self.standby_changed |= path.reserve.on_peer(sequence, standby, cost);
+            self.standby_changed |= path.reserve.on_peer(sequence, standby, cost, limit);
         } else if path.state() != PathState::Abandoned {
             self.change_state(now, cx, index, PathState::Abandoned, "the peer gave it up");
             self.open_paths(now, cx);
@@ -444,7 +446,7 @@ impl Association {
             let reserve = &path.reserve;
             reserve.is_wanted()
                 || reserve.is_told()
-                || reserve.owes_cost()
+                || reserve.owes()
                 || path.state() == PathState::Standby
         };
         if limit.is_none()

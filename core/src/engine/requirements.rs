@@ -20,6 +20,7 @@ mod mtu;
 mod opener;
 mod paths;
 mod pauses;
+mod rate_limits;
 mod reload;
 mod rest;
 mod rule_actions;

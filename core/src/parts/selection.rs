@@ -46,6 +46,8 @@ pub enum Hold {
     Full,
     /// Pacing delays the next packet.
     Paced,
+    /// Its upper rate, as configured at either end, delays the next packet.
+    Limited,
 }
 
 impl Hold {
@@ -65,6 +67,7 @@ impl Hold {
             Self::Blocked => "socket full",
             Self::Full => "congestion window full",
             Self::Paced => "paced",
+            Self::Limited => "at its upper rate",
         }
     }
 
@@ -314,6 +317,7 @@ impl Selection {
             _ if dear => Some(Hold::Dear),
             _ if path.blocked => Some(Hold::Blocked),
             at if at <= now => None,
+            _ if path.is_held_by_limit(now, size) => Some(Hold::Limited),
             at if path.paced_until() == Some(at) => Some(Hold::Paced),
             _ => Some(Hold::Full),
         })
@@ -330,7 +334,7 @@ impl Selection {
     fn held(&self, path: &Path, size: usize, bulk: bool, clear_below: Option<u64>) -> Option<Hold> {
         let left_out = bulk && self.leaves_out(path);
         // A path that searches does not know yet what it delivers.
-        let slow = |below: &u64| !path.cc.searches() && path.delivers() < *below;
+        let slow = |below: &u64| !path.searches() && path.delivers() < *below;
         held(path, size, left_out).or_else(|| clear_below.filter(slow).map(|_| Hold::KeptClear))
     }
 
@@ -539,9 +543,12 @@ impl Selection {
             let backlog = paths[**place].backlog(now).as_micros() as i64;
             (path.delay - path.queuing + backlog + path.jitter + takes, path.id)
         };
-        let works = |path: &Candidate| path.ready_at != Instant::FAR_FUTURE;
+        let may = |(path, place): &(&Candidate, &PathIndex)| {
+            path.ready_at != Instant::FAR_FUTURE
+                && paths[**place].permits_urgent(now, self.parameters.ahead)
+        };
         let gathered = self.candidates.iter().zip(&self.places);
-        let fastest = gathered.filter(|(path, _)| works(path)).min_by_key(expected);
+        let fastest = gathered.filter(may).min_by_key(expected);
         fastest.map(|(_, place)| *place)
     }
 

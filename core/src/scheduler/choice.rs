@@ -48,7 +48,7 @@ impl Candidate {
             repair: path.mean_repair(),
             rate: path.rate(),
             loss: path.loss(),
-            searches: path.cc.searches(),
+            searches: path.searches(),
             fixed_weight: path.fixed_weight,
         }
     }

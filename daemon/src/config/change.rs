@@ -5,9 +5,10 @@ use std::fmt::Display;
 
 use mpip_core::{
     CongestionControlKind, Encapsulation, EncapsulationPolicy, InterfaceProperties, LossPolicy,
-    PeerConfig, Policy, Rule, SchedulerKind, WeightAdaptation,
+    PeerConfig, Policy, RateLimit, Rule, SchedulerKind, WeightAdaptation,
 };
 
+use super::path::parse_rate;
 use super::rule::Known;
 use super::rule_list::RuleList;
 use super::settings::{
@@ -28,7 +29,7 @@ pub struct Changeable {
     pub path_states: BTreeMap<String, InterfaceState>,
     /// Encapsulation of paths, by interface.
     pub path_encapsulations: BTreeMap<String, EncapsulationPolicy>,
-    /// Label, cost and budget, by interface.
+    /// Label, cost, budget and the like, by interface.
     pub path_properties: BTreeMap<String, PathProperties>,
     /// The nodes to associate with.
     pub peers: Vec<PeerConfig>,
@@ -48,7 +49,41 @@ pub const SETTABLE: [&str; 8] = [
     "encapsulation",
 ];
 
+/// Settings of an interface that [`Changeable::set_path_property`] takes.
+const SETTABLE_OF_PATHS: [&str; 2] = ["rate_up", "rate_down"];
+
 impl Changeable {
+    /// Sets `key` of the paths from `interface` to `value`; an empty one is the default.
+    ///
+    /// # Errors
+    ///
+    /// What was expected and what was found. Then nothing has changed.
+    pub fn set_path_property(
+        &mut self,
+        interface: &str,
+        key: &str,
+        value: &str,
+    ) -> Result<(), String> {
+        let place: fn(&mut PathProperties) -> &mut Option<RateLimit> = match key {
+            "rate_up" => |properties| &mut properties.rate_up,
+            "rate_down" => |properties| &mut properties.rate_down,
+            _ => {
+                let expected = values::names(SETTABLE_OF_PATHS.into_iter());
+                let meant = did_you_mean(key, &SETTABLE_OF_PATHS);
+                return Err(format!(
+                    "`{key}` of an interface cannot be set for the time being{meant} (one of \
+                     {expected}; for others change the configuration and run `mpip reload`)"
+                ));
+            }
+        };
+        let rate = match value {
+            "" => None,
+            text => Some(parse_rate(key, text)?),
+        };
+        *place(self.path_properties.entry(interface.to_owned()).or_default()) = rate;
+        Ok(())
+    }
+
     /// Sets `key` of the peer `name` to `value`; an empty one is the default.
     ///
     /// # Errors
@@ -124,7 +159,12 @@ impl Changeable {
         let metered = named().filter(|(_, properties)| properties.metered);
         let thresholds = named()
             .filter_map(|(name, properties)| Some((name.clone(), properties.loss_threshold?)));
+        let rates = |of: fn(&PathProperties) -> Option<RateLimit>| {
+            named().filter_map(move |(name, properties)| Some((name.clone(), of(properties)?)))
+        };
         InterfaceProperties {
+            rates_up: rates(|properties| properties.rate_up).collect(),
+            rates_down: rates(|properties| properties.rate_down).collect(),
             standby: self.in_state(InterfaceState::Standby).into_iter().collect(),
             costs: costs.map(|(name, properties)| (name.clone(), properties.cost)).collect(),
             metered: metered.map(|(name, _)| name.clone()).collect(),

@@ -94,14 +94,23 @@ pub(super) fn path_interfaces(
         }
         interfaces.push(name.clone());
         let state = path.get_ref().state.as_ref();
+        limits |= state.is_none_or(|state| state.get_ref() == InterfaceState::Active.name());
         let state = state.and_then(|state| InterfaceState::from_name(state.get_ref()));
-        limits |= matches!(state, None | Some(InterfaceState::Active));
         if state != Some(InterfaceState::Off) {
             used.push(name.clone());
         }
     }
     limits.then_some(used)
 }
+
+/// States as sections name them. `auto`: as without the section, which does not keep other
+/// interfaces from being used.
+const STATES: [(&str, InterfaceState); 4] = [
+    ("active", InterfaceState::Active),
+    ("auto", InterfaceState::Active),
+    ("standby", InterfaceState::Standby),
+    ("off", InterfaceState::Off),
+];
 
 /// The states of interfaces that are not active.
 pub(super) fn path_states(
@@ -111,7 +120,7 @@ pub(super) fn path_states(
     let mut found = BTreeMap::new();
     for path in paths {
         let raw::Path { interface, state, .. } = path.get_ref();
-        let state = named(state.as_ref(), "state", InterfaceState::NAMES, problems);
+        let state = named(state.as_ref(), "state", &STATES, problems);
         let state = state.filter(|state| *state != InterfaceState::Active);
         let name = interface.as_ref().map(|name| name.get_ref().clone());
         found.extend(name.zip(state));

@@ -1,14 +1,14 @@
-//! `[[path]]`: the label, cost, budget and loss threshold of an interface.
+//! `[[path]]`: the label, cost, budget, loss threshold and upper rates of an interface.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use mpip_core::PATH_COST_MAX;
+use mpip_core::{PATH_COST_MAX, RateLimit};
 use toml::Spanned;
 
 use super::problems::Problems;
 use super::raw;
-use super::settings::{AMOUNT_UNITS, Budget, PathProperties, Period};
+use super::settings::{AMOUNT_UNITS, Budget, PathProperties, Period, RATE_UNITS};
 use super::values::integer;
 
 /// Permitted `cost`, as the protocol carries it.
@@ -45,7 +45,15 @@ fn of(path: &raw::Path, problems: &mut Problems<'_>) -> PathProperties {
         let message = "budget: expected `metered = true` beside it".to_owned();
         problems.add(&budget.span(), message);
     }
+    let mut rate = |key: &str, text: &Option<Spanned<String>>| {
+        let text = text.as_ref()?;
+        let parsed = parse_rate(key, text.get_ref());
+        parsed.map_or_else(|message| problems.none(&text.span(), message), Some)
+    };
+    let (rate_up, rate_down) = (rate("rate_up", &path.rate_up), rate("rate_down", &path.rate_down));
     PathProperties {
+        rate_up,
+        rate_down,
         label: label.as_ref().and_then(|label| checked_label(label, problems)),
         cost: cost.as_ref().and_then(|cost| integer(cost, "cost", COST, problems)).unwrap_or(0),
         metered: *metered,
@@ -79,6 +87,27 @@ pub fn parse_loss_threshold(text: &str) -> Result<u32, String> {
     let range = f64::from(*LOSS_THRESHOLD.start())..=f64::from(*LOSS_THRESHOLD.end());
     let digits = number.split_once('.').map_or(0, |(_, digits)| digits.len());
     if digits > PLACES || !range.contains(&share) { Err(wrong()) } else { Ok(share as u32) }
+}
+
+/// An upper rate like `20 Mbit/s`, the value of `key`.
+///
+/// # Errors
+///
+/// What was expected and what was found.
+pub(super) fn parse_rate(key: &str, text: &str) -> Result<RateLimit, String> {
+    let expected = || {
+        format!(
+            "{key}: expected a rate in kbit/s, Mbit/s or Gbit/s like `20 Mbit/s`, found `{text}`"
+        )
+    };
+    let unit = RATE_UNITS.iter().find_map(|(unit, kbps)| Some((text.strip_suffix(unit)?, *kbps)));
+    let (number, unit) = unit.ok_or_else(expected)?;
+    let number = number.trim();
+    let plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let value: f64 = number.parse().ok().filter(|_| plain).ok_or_else(expected)?;
+    // What is larger than the range saturates beyond it.
+    RateLimit::new((value * unit as f64).round() as u32)
+        .ok_or_else(|| format!("{key}: expected 64 kbit/s to 1000 Gbit/s, found `{text}`"))
 }
 
 fn checked_label(label: &Spanned<String>, problems: &mut Problems<'_>) -> Option<String> {
@@ -148,6 +177,47 @@ mod tests {
             let message = parse_loss_threshold(text).expect_err(text);
             assert!(message.starts_with("loss_threshold: expected a percentage"), "{message}");
             assert!(message.ends_with(&format!("found `{text}`")), "{message}");
+        }
+    }
+
+    #[test]
+    fn rates_are_a_number_in_decimal_units() {
+        for (text, kbps) in [
+            ("20 Mbit/s", 20_000),
+            ("20Mbit/s", 20_000),
+            ("0.5 Mbit/s", 500),
+            ("64 kbit/s", 64),
+            ("2.5 Gbit/s", 2_500_000),
+            ("1000 Gbit/s", 1_000_000_000),
+        ] {
+            assert_eq!(parse_rate("rate_up", text).map(RateLimit::kbps), Ok(kbps), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_rate_is_refused_with_what_was_expected() {
+        for text in [
+            "",
+            "20",
+            "Mbit/s",
+            "20 mbit/s",
+            "20 MB/s",
+            "20 Mbit",
+            "-1 Mbit/s",
+            "1e3 Mbit/s",
+            "inf Mbit/s",
+            "1.2.3 Mbit/s",
+            "20 Mbps",
+        ] {
+            let message = parse_rate("rate_down", text).expect_err(text);
+            let expected =
+                "rate_down: expected a rate in kbit/s, Mbit/s or Gbit/s like `20 Mbit/s`";
+            assert_eq!(message, format!("{expected}, found `{text}`"));
+        }
+        for text in ["0 Mbit/s", "63 kbit/s", "1001 Gbit/s", "99999999999999999999 Gbit/s"] {
+            let message = parse_rate("rate_up", text).expect_err(text);
+            let expected = "rate_up: expected 64 kbit/s to 1000 Gbit/s";
+            assert_eq!(message, format!("{expected}, found `{text}`"));
         }
     }
 

@@ -111,6 +111,8 @@ pub(super) struct Path {
     pub(super) metered: bool,
     pub(super) budget: Option<Spanned<String>>,
     pub(super) loss_threshold: Option<Spanned<String>>,
+    pub(super) rate_up: Option<Spanned<String>>,
+    pub(super) rate_down: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]

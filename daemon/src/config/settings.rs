@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mpip_core::{
-    Encapsulation, EncapsulationPolicy, Opportunistic, PeerConfig, Policy, Prefix, Rule, named,
+    Encapsulation, EncapsulationPolicy, Opportunistic, PeerConfig, Policy, Prefix, RateLimit, Rule,
+    named,
 };
 use mpip_crypto::PrivateKey;
 
@@ -47,7 +48,7 @@ pub struct Settings {
     pub path_states: BTreeMap<String, InterfaceState>,
     /// Encapsulation of paths, by interface. For others the peer's setting counts.
     pub path_encapsulations: BTreeMap<String, EncapsulationPolicy>,
-    /// Label, cost and budget, by interface.
+    /// Label, cost, budget and the like, by interface.
     pub path_properties: BTreeMap<String, PathProperties>,
     /// What host mode uses of the host.
     pub host_mode: HostMode,
@@ -166,7 +167,15 @@ pub struct PathProperties {
     pub budget: Option<Budget>,
     /// Loss at which its paths go on standby with `loss_policy = "threshold"`, parts per million.
     pub loss_threshold: Option<u32>,
+    /// The most that this host sends on each path from the interface.
+    pub rate_up: Option<RateLimit>,
+    /// The most that peers are to send on each path to the interface.
+    pub rate_down: Option<RateLimit>,
 }
+
+/// Units of rates, kbit/s, from the smallest on.
+pub(crate) const RATE_UNITS: [(&str, u64); 3] =
+    [("kbit/s", 1), ("Mbit/s", 1_000), ("Gbit/s", 1_000_000)];
 
 /// Units of amounts of data, bytes, from the smallest on.
 pub(crate) const AMOUNT_UNITS: [(&str, u64); 4] =

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use mpip_core::rules::Origin;
 use mpip_core::{
-    CongestionControlKind, EncapsulationPolicy, LossPolicy, Policy, Priority, Rule, SchedulerKind,
+    CongestionControlKind, EncapsulationPolicy, LossPolicy, Policy, Priority, RateLimit, Rule,
+    SchedulerKind,
 };
 
 use super::*;
@@ -767,7 +768,7 @@ fn path_properties_are_read_and_errors_name_the_line() {
     let directory = Directory::new("path-properties");
     let path = |lines: &str| with_peer(&format!("[[path]]\ninterface = 'wwan0'\n{lines}"));
     let valid = "label = 'LTE büro'\ncost = 15\nmetered = true\nbudget = '2 GB/day'\n\
-                 loss_threshold = '0.01 %'";
+                 loss_threshold = '0.01 %'\nrate_up = '20 Mbit/s'\nrate_down = '0.5 Gbit/s'";
     let settings = directory.parse(&path(valid)).expect("valid");
     let budget = Some(Budget { bytes: 2_000_000_000, period: Period::Day });
     let expected = PathProperties {
@@ -776,12 +777,17 @@ fn path_properties_are_read_and_errors_name_the_line() {
         metered: true,
         budget,
         loss_threshold: Some(100),
+        rate_up: RateLimit::new(20_000),
+        rate_down: RateLimit::new(500_000),
     };
     assert_eq!(settings.path_properties["wwan0"], expected);
     let interfaces = settings.changeable().interfaces();
     assert_eq!((interfaces.cost("wwan0"), interfaces.cost("eth0")), (15, 0));
     assert!(interfaces.metered.contains("wwan0"));
     assert_eq!(interfaces.loss_thresholds.get("wwan0"), Some(&100));
+    let rates = [&interfaces.rates_up, &interfaces.rates_down];
+    let rates = rates.map(|rates| rates["wwan0"].kbps());
+    assert_eq!(rates, [20_000, 500_000]);
     let settings = directory.parse(&path("")).expect("valid");
     assert_eq!(settings.path_properties["wwan0"], PathProperties::default());
 
@@ -797,6 +803,9 @@ fn path_properties_are_read_and_errors_name_the_line() {
         ("metered = 1", "8: metered: "),
         ("loss_threshold = '1'", "8: loss_threshold: expected a percentage from 0.0001 % to 99 %"),
         ("loss_threshold = 1", "8: loss_threshold: expected a string, found integer `1`"),
+        ("rate_up = '20'", "8: rate_up: expected a rate in kbit/s, Mbit/s or Gbit/s"),
+        ("rate_down = '1 kbit/s'", "8: rate_down: expected 64 kbit/s to 1000 Gbit/s"),
+        ("rate_up = 20", "8: rate_up: expected a string, found integer `20`"),
         ("lable = 'a'", "8: "),
     ] {
         let problems = directory.problems(&path(lines));

@@ -150,13 +150,15 @@ pub enum Set {
         /// Keys and values.
         settings: BTreeMap<String, String>,
     },
-    /// The state of an interface.
+    /// The state and settings of an interface.
     Path {
         /// The interface.
         interface: String,
-        /// The name of the state.
-        state: String,
-        /// For how long, s; `None` until the next reload.
+        /// The name of the state, if it is to change.
+        state: Option<String>,
+        /// Keys and values.
+        settings: BTreeMap<String, String>,
+        /// For how long the state holds, s; `None` until the next reload.
         for_s: Option<u64>,
     },
     /// A rule that is new.

@@ -139,9 +139,10 @@ fn handle(reader: &mut BufReader<UnixStream>, request: &Request, asker: &Asker) 
             let (name, settings) = (peer.clone(), settings.clone());
             set(stream, asker, Set::Peer { name, settings })
         }
-        Request::SetPath { interface, state, for_s } => {
+        Request::SetPath { interface, state, settings, for_s } => {
             let (interface, state) = (interface.clone(), state.clone());
-            set(stream, asker, Set::Path { interface, state, for_s: *for_s })
+            let settings = settings.clone();
+            set(stream, asker, Set::Path { interface, state, settings, for_s: *for_s })
         }
         Request::Overrides => {
             let asked = asker.answer(|reply| Ask::Overrides { reply });

@@ -8,7 +8,7 @@ use super::Node;
 use crate::config::{RuleList, Settings};
 use crate::control::{PeerChange, Set};
 use crate::error::Error;
-use crate::reload::{self, Change, Reload, ReloadReply};
+use crate::reload::{self, Change, Reload, ReloadReply, SetPath};
 use crate::snapshot::ms;
 
 impl Node {
@@ -58,10 +58,11 @@ impl Node {
     ) -> Result<Result<(), String>, Error> {
         let possible = match &change {
             Set::Peer { name, settings } => self.in_force.set_peer(name, settings),
-            Set::Path { interface, state, for_s } => {
+            Set::Path { interface, state, settings, for_s } => {
+                let wanted = SetPath { state: state.as_deref(), settings, for_s: *for_s };
                 let (links, _) = self.network.host_mut().inventory()?;
                 let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
-                self.in_force.set_path(clock::now(), interface, state, *for_s, &names)
+                self.in_force.set_path(clock::now(), interface, &wanted, &names)
             }
             Set::AddRule { at, settings } => {
                 self.in_force.change_rules(|rules, known| rules.add(*at, settings, known))
@@ -78,11 +79,15 @@ impl Node {
                     log::info!("peer `{name}`: {key} = {value} for the time being");
                 }
             }
-            Set::Path { interface, state, for_s: None } => {
-                log::info!("paths from {interface} are {state} for the time being");
-            }
-            Set::Path { interface, state, for_s: Some(for_s) } => {
-                log::info!("paths from {interface} are {state} for {for_s} s");
+            Set::Path { interface, state, settings, for_s } => {
+                if let Some(state) = state {
+                    let until = "for the time being".to_owned();
+                    let until = for_s.map_or(until, |for_s| format!("for {for_s} s"));
+                    log::info!("paths from {interface} are {state} {until}");
+                }
+                for (key, value) in settings {
+                    log::info!("paths from {interface}: {key} = {value} for the time being");
+                }
             }
             Set::AddRule { settings, .. } => {
                 let pairs = settings.iter().map(|(key, value)| format!(" {key}={value}"));

@@ -16,7 +16,8 @@ fn at(seconds: u64) -> Instant {
 
 impl InForce {
     fn set(&mut self, now: Instant, interface: &str, state: &str, for_s: Option<u64>) {
-        let change = self.set_path(now, interface, state, for_s, &NAMES).expect("valid");
+        let wanted = SetPath { state: Some(state), settings: &BTreeMap::new(), for_s };
+        let change = self.set_path(now, interface, &wanted, &NAMES).expect("valid");
         self.adopt(change);
     }
 
@@ -73,8 +74,64 @@ fn other_changes_leave_a_limited_time_as_it_is_and_a_setting_without_one_ends_it
 fn a_time_out_of_range_is_refused() {
     let in_force = in_force("");
     for for_s in [0, 30 * 86_400 + 1, u64::MAX] {
-        let refused = in_force.set_path(at(0), "eth0", "off", Some(for_s), &NAMES);
+        let settings = BTreeMap::new();
+        let wanted = SetPath { state: Some("off"), settings: &settings, for_s: Some(for_s) };
+        let refused = in_force.set_path(at(0), "eth0", &wanted, &NAMES);
         let expected = format!("for_s: expected 1 to 2592000 s (30 days), found {for_s}");
         assert_eq!(refused.expect_err("out of range"), expected);
+    }
+}
+
+fn settings(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+#[test]
+fn rates_are_set_until_the_next_reload_and_the_latest_value_is_what_was_set() {
+    let mut in_force = in_force("[[path]]\ninterface = 'wwan0'\nrate_up = '1 Mbit/s'\n");
+    let rates = |in_force: &InForce| {
+        let interfaces = in_force.changeable().interfaces();
+        [interfaces.rates_up, interfaces.rates_down]
+            .map(|rates| rates.get("wwan0").map(|rate| rate.kbps()))
+    };
+    assert_eq!(rates(&in_force), [Some(1_000), None]);
+    for (pairs, state, expected) in [
+        (
+            &[("rate_up", "5 Mbit/s"), ("rate_down", "2 Mbit/s")][..],
+            None,
+            [Some(5_000), Some(2_000)],
+        ),
+        (&[("rate_up", "")], Some("standby"), [None, Some(2_000)]),
+    ] {
+        let settings = settings(pairs);
+        let wanted = SetPath { state, settings: &settings, for_s: None };
+        let change = in_force.set_path(at(0), "wwan0", &wanted, &NAMES).expect("valid");
+        in_force.adopt(change);
+        assert_eq!(rates(&in_force), expected);
+    }
+    let overrides = in_force.overrides(at(0));
+    let set: Vec<(&str, &str)> =
+        overrides.path_settings.iter().map(|it| (it.key.as_str(), it.value.as_str())).collect();
+    assert_eq!(set, [("rate_down", "2 Mbit/s"), ("rate_up", "")]);
+    assert_eq!((in_force.state("wwan0"), overrides.count()), ("standby", 3));
+}
+
+#[test]
+fn of_wrong_settings_of_an_interface_none_is_set() {
+    let in_force = in_force("");
+    let rate = settings(&[("rate_up", "5 Mbit/s")]);
+    let wrong = settings(&[("rate_down", "5 Mbit/s"), ("rate_up", "5")]);
+    let none = BTreeMap::new();
+    for (interface, state, settings, for_s, expected) in [
+        ("eth0", Some("of"), &none, None, "state: expected one of `active`, `standby`, `off`"),
+        ("eth7", None, &rate, None, "no interface is named `eth7`"),
+        ("eth0", None, &rate, Some(60), "for_s: expected a state alone"),
+        ("eth0", Some("off"), &rate, Some(60), "for_s: expected a state alone"),
+        ("eth0", None, &none, None, "expected a state or a setting, found neither"),
+        ("eth0", Some("off"), &wrong, None, "rate_up: expected a rate in kbit/s"),
+    ] {
+        let wanted = SetPath { state, settings, for_s };
+        let reason = in_force.set_path(at(0), interface, &wanted, &NAMES).expect_err(expected);
+        assert!(reason.starts_with(expected), "{reason}");
     }
 }

@@ -1,5 +1,5 @@
-//! What `[[path]]` sections say of interfaces: for how long they are off, what they cost, and their
-//! budgets.
+//! What `[[path]]` sections say of interfaces: for how long they are off, what they cost, their
+//! upper rates, and their budgets.
 //!
 //! ```text
 //!   host a                        host b, whose configuration has the sections
@@ -8,10 +8,12 @@
 //!   mpip0 10.77.0.1               mpip0 10.77.0.2
 //! ```
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::time::Instant;
 
 use crate::common::reloadable::World;
-use crate::common::{Daemon, wait_for};
+use crate::common::{Daemon, Transfer, wait_for};
 use mpip_api::{PathStatus, Request, Response};
 use mpip_testing::can_run;
 
@@ -49,8 +51,8 @@ fn a_state_for_a_limited_time_ends_by_itself() {
     }
     let world = World::new("limited");
     let set = |state: &str, for_s| {
-        let (interface, state) = ("eth1".to_owned(), state.to_owned());
-        world.ask(&Request::SetPath { interface, state, for_s })
+        let (interface, state) = ("eth1".to_owned(), Some(state.to_owned()));
+        world.ask(&Request::SetPath { interface, state, settings: BTreeMap::new(), for_s })
     };
     let overrides = || match world.ask(&Request::Overrides) {
         Ok(Response::Overrides { overrides, .. }) => overrides,
@@ -113,6 +115,75 @@ fn a_dear_path_has_its_cost_at_both_ends_and_carries_nothing_that_need_not() {
             World::on_link_1(daemon).is_some_and(|path| path.cost == 0)
         });
     }
+}
+
+/// 50 Mbit/s, in bytes per second.
+const RATE: u64 = 6_250_000;
+
+/// Bytes that `daemon` has sent by link 1, IP and UDP headers included.
+fn sent(daemon: &Daemon) -> u64 {
+    let paths = daemon.peer().paths.into_iter();
+    let by = paths.filter(|path| path.local.ip().to_string().starts_with("198.18.1."));
+    by.map(|path| path.sent_bytes + path.sent_packets * 28).sum()
+}
+
+#[test]
+fn a_rate_that_is_set_at_one_end_is_told_and_followed_at_the_other() {
+    if !can_run(&[]) {
+        return;
+    }
+    const LIMIT: u64 = 4_000_000;
+    let world = World::new("rates");
+    let set = |settings: &[(&str, &str)]| {
+        let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        let (interface, settings) = ("eth1".to_owned(), settings.iter().map(pair).collect());
+        world.ask(&Request::SetPath { interface, state: None, settings, for_s: None })
+    };
+    let (a, b) = (&world.daemon_a, &world.daemon_b);
+    let rates = |daemon: &Daemon| {
+        World::on_link_1(daemon)
+            .map(|path| [path.rate_up_bps, path.rate_down_bps, path.rate_told_bps])
+    };
+    assert_eq!((rates(a), rates(b)), (Some([None; 3]), Some([None; 3])));
+    let refused = set(&[("rate_down", "4 Mbit")]).expect_err("no rate");
+    let expected = "rate_down: expected a rate in kbit/s, Mbit/s or Gbit/s like `20 Mbit/s`";
+    assert!(refused.to_string().contains(expected), "{refused}");
+
+    let to_b = Transfer::start(&world.a, &world.b, "10.77.0.2".parse().expect("valid"), RATE);
+    let to_a = Transfer::start(&world.b, &world.a, "10.77.0.1".parse().expect("valid"), RATE);
+    to_b.advance(4 << 20);
+    to_a.advance(4 << 20);
+    let both = &[("rate_down", "4 Mbit/s"), ("rate_up", "4 Mbit/s")];
+    assert_eq!(set(both).expect("valid"), Response::Done);
+    wait_for("it is told", || rates(a) == Some([None, None, Some(LIMIT)]));
+    assert_eq!(rates(b), Some([Some(LIMIT), Some(LIMIT), None]));
+    // Each end keeps to it while more is to be sent. A slow host sends less.
+    let holds = |daemon: &Daemon| World::on_link_1(daemon).and_then(|path| path.hold);
+    for daemon in [a, b] {
+        wait_for("held back", || holds(daemon).as_deref() == Some("at its upper rate"));
+    }
+    let since = Instant::now();
+    let before = [a, b].map(sent);
+    to_b.advance(8 << 20);
+    to_a.advance(8 << 20);
+    for (daemon, before) in [a, b].into_iter().zip(before) {
+        let sent = sent(daemon) - before;
+        let permitted = since.elapsed().as_secs_f64() * LIMIT as f64 / 8.0;
+        // One that was held back may catch up for some packets.
+        let most = permitted * 1.02 + 50_000.0;
+        assert!(sent as f64 <= most, "{sent} bytes where {permitted:.0} are permitted");
+        assert!(sent > 0, "it is used");
+    }
+    // The file says nothing of it.
+    world.reload(&world.text).expect("valid");
+    wait_for("no limit is left", || [a, b].iter().all(|daemon| rates(daemon) == Some([None; 3])));
+    to_b.advance(1 << 20);
+    to_a.advance(1 << 20);
+    to_b.finish();
+    to_a.finish();
+    world.add_paths("[[path]]\ninterface = 'eth1'\nstate = 'auto'\nrate_down = '8 Mbit/s'\n");
+    wait_for("the file's rate is told", || rates(a) == Some([None, None, Some(2 * LIMIT)]));
+    b.wait_for_paths(2);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //!   mpip0 10.77.0.1               mpip0 10.77.0.2
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
@@ -210,8 +210,9 @@ fn what_is_set_for_the_time_being_ends_with_a_reload() {
         world.ask(&Request::SetPeer { peer: peer.to_owned(), settings })
     };
     let path = |interface: &str, state: &str| {
-        let (interface, state) = (interface.to_owned(), state.to_owned());
-        world.ask(&Request::SetPath { interface, state, for_s: None })
+        let (interface, state) = (interface.to_owned(), Some(state.to_owned()));
+        let settings = BTreeMap::new();
+        world.ask(&Request::SetPath { interface, state, settings, for_s: None })
     };
     assert_eq!(set("host1", "scheduler", "round-robin").expect("valid"), Response::Done);
     assert_eq!(world.daemon_b.peer().scheduler, "round-robin");

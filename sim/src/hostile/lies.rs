@@ -4,7 +4,8 @@ use core::net::IpAddr;
 
 use mpip_wire::{
     AckRange, CompactFrameHeader, EcnCounts, Feedback, Frame, NetworkFields, PacketFrameHeader,
-    PathId, PathStatus, Ranges, SKIP_MAX, SessionFields, SessionId, TruncatedSequence, VARINT_MAX,
+    PathId, PathStatus, Ranges, RateLimit, SKIP_MAX, SessionFields, SessionId, TruncatedSequence,
+    VARINT_MAX,
 };
 
 use super::Hostile;
@@ -40,7 +41,9 @@ impl Hostile {
                 let status = [PathStatus::Available, PathStatus::Standby, PathStatus::Abandoned];
                 let status = self.rng.pick(&status);
                 let (path, sequence) = (self.some_path(), self.growing());
-                draft.push(&Frame::PathStatus { path, sequence, status, cost: 0 })
+                let kbps = self.rng.between(64, 100_000) as u32;
+                let limit = RateLimit::new(kbps).filter(|_| status != PathStatus::Abandoned);
+                draft.push(&Frame::PathStatus { path, sequence, status, cost: 0, limit })
             }
             Lie::SessionOpen => {
                 let session = SessionId(self.some_session());

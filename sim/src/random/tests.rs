@@ -36,12 +36,15 @@ fn worlds_of_every_kind_are_run() {
         if !engine.interfaces.costs.is_empty() {
             count("costs");
         }
+        if !engine.interfaces.rates_up.is_empty() {
+            count("rates");
+        }
         if let Some(hostile) = hostile_of(&spec) {
             count(if hostile.configured { "hostile peer" } else { "hostile stranger" });
             hostile.lies.iter().for_each(|lie| *lies.entry(*lie).or_default() += 1);
         }
     }
-    assert_eq!(counts.len(), 8, "{counts:?}");
+    assert_eq!(counts.len(), 9, "{counts:?}");
     assert!(counts.values().all(|count| *count >= 30), "{counts:?}");
     assert!(Lie::ALL.iter().all(|lie| lies[lie] >= 30), "{lies:?}");
 }

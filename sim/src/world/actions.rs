@@ -3,9 +3,10 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use mpip_core::{DEFAULT_PORT, Ecn};
+use mpip_core::{Command, DEFAULT_PORT, Ecn};
 
 use super::World;
+use crate::host::Host;
 use crate::network::{Carries, Datagram};
 use crate::spec::{Action, inner_address};
 
@@ -37,6 +38,12 @@ impl World {
             Action::Garbage { host, count } => self.garbage(host, count),
             Action::BlockUdp { interface, blocked } => {
                 self.network.block_udp(interface, blocked);
+            }
+            Action::Configure { host, interfaces } => {
+                let command = Command::Interfaces(interfaces);
+                let Host { node, spec, .. } = &mut self.hosts[host];
+                node.handle_command(spec.clock.at(self.now), command);
+                self.settle(host);
             }
             Action::Restart { host } => self.restart(host),
         }

@@ -16,6 +16,7 @@ mod loss_switched;
 mod path_mtu;
 mod qlog;
 mod quic;
+mod rate_limits;
 mod rebinding;
 mod redundant;
 mod rekey;

@@ -128,17 +128,19 @@ fn fields() -> impl Strategy<Value = SessionFields> {
 /// Every frame whose end the frame itself tells.
 fn bounded_frame() -> impl Strategy<Value = Owned> {
     let cost = || 0..=PATH_COST_MAX;
+    let limit =
+        || proptest::option::of(RateLimit::RANGE.prop_filter_map("in range", RateLimit::new));
     let status = prop_oneof![
-        cost().prop_map(|cost| (PathStatus::Available, cost)),
-        cost().prop_map(|cost| (PathStatus::Standby, cost)),
-        Just((PathStatus::Abandoned, 0))
+        (cost(), limit()).prop_map(|(cost, limit)| (PathStatus::Available, cost, limit)),
+        (cost(), limit()).prop_map(|(cost, limit)| (PathStatus::Standby, cost, limit)),
+        Just((PathStatus::Abandoned, 0, None))
     ];
     let plain = prop_oneof![
         prop_oneof![Just(Frame::Heartbeat), any::<u16>().prop_map(|at| Frame::Playout { at })],
         any::<[u8; 8]>().prop_map(Frame::PathChallenge),
         any::<[u8; 8]>().prop_map(Frame::PathResponse),
-        (path(), varint(), status).prop_map(|(path, sequence, (status, cost))| {
-            Frame::PathStatus { path, sequence, status, cost }
+        (path(), varint(), status).prop_map(|(path, sequence, (status, cost, limit))| {
+            Frame::PathStatus { path, sequence, status, cost, limit }
         }),
         (session(), fields()).prop_map(|(session, fields)| Frame::SessionOpen { session, fields }),
         session().prop_map(|session| Frame::SessionClose { session }),
@@ -243,8 +245,19 @@ fn frames_have_the_specified_layout() {
                 sequence: 2,
                 status: PathStatus::Abandoned,
                 cost: 0,
+                limit: None,
             },
             "07 4040 02 02",
+        ),
+        (
+            Frame::PathStatus {
+                path: PathId(1),
+                sequence: 3,
+                status: PathStatus::Standby,
+                cost: 2,
+                limit: RateLimit::new(20_000),
+            },
+            "07 01 03 29 80004e20",
         ),
         (
             Frame::SessionOpen {
@@ -503,7 +516,35 @@ fn unknown_path_status_is_refused() {
     for status in 0..=255_u8 {
         let valid = status & 0x0f <= 1 || status == 2;
         assert_eq!(Frames::check(&[0x07, 0, 0, status]).is_ok(), valid, "{status}");
+        // With 64 kbit/s behind it.
+        let limited = status & 0x0f == 8 || status & 0x0f == 9;
+        let bytes = [0x07, 0, 0, status, 0x40, 64];
+        let frames: Result<Vec<_>, _> = Frames::new(&bytes).collect();
+        assert_eq!(frames.is_ok_and(|frames| frames.len() == 1), limited, "{status}");
     }
+}
+
+/// [W-29]
+#[test]
+fn rate_limits_out_of_range_are_refused() {
+    for (kbps, valid) in
+        [("3f", false), ("4040", true), ("bb9aca00", true), ("bb9aca01", false), ("80", false)]
+    {
+        let bytes = hex(&format!("07 00 00 08 {kbps}"));
+        assert_eq!(Frames::check(&bytes).is_ok(), valid, "{kbps}");
+    }
+    let error = Frames::check(&hex("07 00 00 08 3f")).unwrap_err();
+    assert_eq!(
+        error,
+        Error::Value {
+            field: "rate limit",
+            offset: 4,
+            expected: "64..=1000000000 kbit/s",
+            got: 63
+        }
+    );
+    let bounds = [63, 64, 1_000_000_000, 1_000_000_001].map(|kbps| RateLimit::new(kbps).is_some());
+    assert_eq!(bounds, [false, true, true, false]);
 }
 
 /// [W-19]
@@ -611,13 +652,15 @@ fn values_out_of_range_are_not_emitted() {
         assert!(Frame::Resequencing { sequence, max_wait }.emit(&mut buffer).is_err());
     }
     let path = PathId(0);
-    for (sequence, status, cost) in [
-        (u64::MAX, PathStatus::Standby, 0),
-        (0, PathStatus::Standby, 16),
-        (0, PathStatus::Available, 16),
-        (0, PathStatus::Abandoned, 1),
+    let limited = RateLimit::new(64);
+    for (sequence, status, cost, limit) in [
+        (u64::MAX, PathStatus::Standby, 0, None),
+        (0, PathStatus::Standby, 16, None),
+        (0, PathStatus::Available, 16, limited),
+        (0, PathStatus::Abandoned, 1, None),
+        (0, PathStatus::Abandoned, 0, limited),
     ] {
-        let frame = Frame::PathStatus { path, sequence, status, cost };
+        let frame = Frame::PathStatus { path, sequence, status, cost, limit };
         assert!(frame.emit(&mut buffer).is_err(), "{frame:?}");
     }
 }

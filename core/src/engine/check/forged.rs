@@ -3,7 +3,8 @@
 
 use mpip_wire::{
     AckRange, AddressList, CompactFrameHeader, EcnCounts, Feedback, FrameWriter, NetworkFields,
-    PacketFrameHeader, PathId, PathStatus, Ranges, SessionFields, SessionId, TruncatedSequence,
+    PacketFrameHeader, PathId, PathStatus, Ranges, RateLimit, SessionFields, SessionId,
+    TruncatedSequence,
 };
 
 use super::*;
@@ -131,7 +132,10 @@ impl World {
                 let status = [PathStatus::Available, PathStatus::Standby, PathStatus::Abandoned];
                 let status = bytes.pick(&status);
                 let sequence = next(&mut self.status_sequence, bytes);
-                Frame::PathStatus { path, sequence, status, cost: 0 }
+                let limits = status != PathStatus::Abandoned && sequence % 2 == 1;
+                let kbps = (sequence % 1_000_000) as u32 + RateLimit::RANGE.start();
+                let limit = RateLimit::new(kbps).filter(|_| limits);
+                Frame::PathStatus { path, sequence, status, cost: 0, limit }
             }
             7 => {
                 let session = session(bytes);

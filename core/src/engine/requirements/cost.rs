@@ -86,7 +86,11 @@ fn an_older_cost_is_ignored() {
     pair.run_for(SECOND);
     for (sequence, cost, holds) in [(5, 3, 3), (4, 1, 3), (5, 0, 3), (6, 0, 0), (2, 9, 0)] {
         let status = PathStatus::Available;
-        pair.inject(1, 0, &[Frame::PathStatus { path: PathId(2), sequence, status, cost }]);
+        pair.inject(
+            1,
+            0,
+            &[Frame::PathStatus { path: PathId(2), sequence, status, cost, limit: None }],
+        );
         pair.run_for(SECOND / 100);
         let paths = pair.engines[0].status(pair.now, false).peers.remove(0).paths;
         let path = paths.iter().find(|path| path.id == 2).expect("it is there");

@@ -3,8 +3,8 @@
 
 use mpip_wire::{
     AckRange, AddressList, CompactFrameHeader, EcnCounts, Feedback, Frame, NetworkFields,
-    PACKET_NUMBER_MAX, PacketFrameHeader, PathId, PathStatus, Ranges, SKIP_MAX, SessionFields,
-    SessionId, TruncatedSequence, VARINT_MAX,
+    PACKET_NUMBER_MAX, PacketFrameHeader, PathId, PathStatus, Ranges, RateLimit, SKIP_MAX,
+    SessionFields, SessionId, TruncatedSequence, VARINT_MAX,
 };
 use proptest::prelude::*;
 
@@ -207,7 +207,9 @@ impl Lie {
             &Self::Keepalive(interval) => Frame::Keepalive { interval },
             &Self::Status { path, sequence, standby } => {
                 let status = if standby { PathStatus::Standby } else { PathStatus::Available };
-                Frame::PathStatus { path: PathId(path), sequence, status, cost: 0 }
+                let (least, most) = RateLimit::RANGE.into_inner();
+                let limit = RateLimit::new(if standby { most } else { least });
+                Frame::PathStatus { path: PathId(path), sequence, status, cost: 0, limit }
             }
             &Self::Addresses { generation } => {
                 Frame::Addresses { generation, list: AddressList::new(&told).expect("two") }

@@ -337,7 +337,11 @@ fn an_abandoned_path_carries_nothing_and_does_not_come_back() {
     for (sequence, status) in
         [(5, PathStatus::Abandoned), (6, PathStatus::Available), (7, PathStatus::Standby)]
     {
-        pair.inject(1, 0, &[Frame::PathStatus { path: PathId(1), sequence, status, cost: 0 }]);
+        pair.inject(
+            1,
+            0,
+            &[Frame::PathStatus { path: PathId(1), sequence, status, cost: 0, limit: None }],
+        );
         pair.run_for(SECOND / 10);
         pair.tapped();
         talk(&mut pair, 100);
@@ -374,6 +378,7 @@ fn an_abandoned_path_neither_probes_nor_answers() {
             sequence: 5,
             status: PathStatus::Abandoned,
             cost: 0,
+            limit: None,
         }],
     );
     pair.run_for(SECOND / 10);
@@ -650,7 +655,11 @@ fn an_older_status_of_a_path_is_ignored() {
         (6, PathStatus::Available, true),
         (2, PathStatus::Standby, true),
     ] {
-        pair.inject(1, 0, &[Frame::PathStatus { path: PathId(2), sequence, status, cost: 0 }]);
+        pair.inject(
+            1,
+            0,
+            &[Frame::PathStatus { path: PathId(2), sequence, status, cost: 0, limit: None }],
+        );
         pair.run_for(SECOND / 10);
         assert_eq!(used(&mut pair, 0, 100).contains(&2), in_use, "{sequence}: {status:?}");
     }

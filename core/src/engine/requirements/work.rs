@@ -329,7 +329,13 @@ fn a_datagram_full_of_path_states_decides_once() {
             .map(|n| {
                 let status = if n % 2 == 0 { PathStatus::Standby } else { PathStatus::Available };
                 let sequence = 1_000 + round * 100 + n;
-                Frame::PathStatus { path: PathId((n % 4) as u16), sequence, status, cost: 0 }
+                Frame::PathStatus {
+                    path: PathId((n % 4) as u16),
+                    sequence,
+                    status,
+                    cost: 0,
+                    limit: None,
+                }
             })
             .collect();
         let (steps, taken) = strike(&mut pair, 0, 0, &frames);
@@ -337,7 +343,13 @@ fn a_datagram_full_of_path_states_decides_once() {
     }
     // Repeated abandoned statuses of a path count once.
     let path = pair.association(1).address_of(3).map(|_| PathId(3)).expect("four paths");
-    let abandoned = Frame::PathStatus { path, sequence: 0, status: PathStatus::Abandoned, cost: 0 };
+    let abandoned = Frame::PathStatus {
+        path,
+        sequence: 0,
+        status: PathStatus::Abandoned,
+        cost: 0,
+        limit: None,
+    };
     let (steps, taken) = strike(&mut pair, 1, 0, &[abandoned; WORK_MAX as usize / 2]);
     assert!(taken && steps <= 3 * u64::from(WORK_MAX), "{steps}");
 }
@@ -419,7 +431,7 @@ impl Said {
                     1 => PathStatus::Available,
                     _ => PathStatus::Standby,
                 };
-                Frame::PathStatus { path: PathId(path), sequence, status, cost: 0 }
+                Frame::PathStatus { path: PathId(path), sequence, status, cost: 0, limit: None }
             }
             Self::Observed(path, port, taken) => {
                 let address = SocketAddr::new(address(1, 0).ip(), port);

@@ -115,6 +115,40 @@ fn sections_of_paths_that_are_not_active_leave_the_others_in_use() {
 }
 
 #[test]
+fn a_section_with_the_state_auto_leaves_the_others_in_use_and_its_own_active() {
+    let auto = "[[path]]\ninterface = 'wwan0'\nstate = 'auto'\nrate_up = '1 Mbit/s'\n";
+    let all = changeable(auto);
+    assert_eq!((all.path_interfaces.clone(), all.path_states.len()), (None, 0));
+    assert_eq!(all.interfaces().rates_up.len(), 1);
+    let all = changeable(&format!("{auto}[[path]]\ninterface = 'eth0'\n"));
+    assert_eq!(all.path_interfaces, Some(vec!["wwan0".to_owned(), "eth0".to_owned()]));
+}
+
+#[test]
+fn rates_of_an_interface_are_set_and_removed_and_wrong_ones_change_nothing() {
+    let mut all = changeable("");
+    all.set_path_property("eth0", "rate_up", "20 Mbit/s").expect("valid");
+    all.set_path_property("eth0", "rate_down", "1 Gbit/s").expect("valid");
+    let interfaces = all.interfaces();
+    let rates = [&interfaces.rates_up, &interfaces.rates_down];
+    assert_eq!(rates.map(|rates| rates["eth0"].kbps()), [20_000, 1_000_000]);
+    let before = all.clone();
+    for (key, value, expected) in [
+        ("rate_up", "20", "rate_up: expected a rate in kbit/s, Mbit/s or Gbit/s"),
+        ("rate_down", "1 kbit/s", "rate_down: expected 64 kbit/s to 1000 Gbit/s, found"),
+        ("rate_upp", "1 Mbit/s", "`rate_upp` of an interface cannot be set for the time being"),
+        ("cost", "3", "`cost` of an interface cannot be set for the time being"),
+    ] {
+        let reason = all.set_path_property("eth0", key, value).expect_err(key);
+        assert!(reason.starts_with(expected), "{reason}");
+        assert_eq!(all, before);
+    }
+    all.set_path_property("eth0", "rate_up", "").expect("valid");
+    all.set_path_property("eth0", "rate_down", "").expect("valid");
+    assert!(all.interfaces() == changeable("").interfaces());
+}
+
+#[test]
 fn what_cannot_change_is_named_with_its_values() {
     let directory = Directory::new("fixed");
     let before = directory.parse(&text("")).expect("valid");
