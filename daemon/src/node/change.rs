@@ -134,6 +134,11 @@ impl Node {
         self.follow_captures(now);
         self.network.reconfigure(now, &to);
         self.settings.follow(&to);
+        if let Some(found) = to.found.clone()
+            && to.found != self.in_force.changeable().found
+        {
+            self.engine.handle_command(now, Command::UnknownPeers(found));
+        }
         let interfaces = to.interfaces();
         if interfaces != self.in_force.changeable().interfaces() {
             self.engine.handle_command(now, Command::Interfaces(interfaces));
