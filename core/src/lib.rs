@@ -95,6 +95,7 @@ pub use parameters::Parameters;
 pub use parts::selection::Hold;
 pub use pins::PinChange;
 pub use status::{
-    PathRole, PathStatus, PathTraffic, PeerStatus, SessionStatus, Status, Way, WayPath,
+    PathRole, PathStatus, PathTraffic, PeerStatus, PlainSessionStatus, SessionStatus, Status, Way,
+    WayPath,
 };
 pub use translation::TRANSLATED_PORTS;
