@@ -33,7 +33,7 @@ impl Plain {
     pub(crate) fn sentence(&self) -> String {
         let Self { protocol, source, destination, since_ms } = self;
         format!(
-            "{protocol} {source} to {destination} is plain IP for {}: its segments were repeated \
+            "{protocol} {source} to {destination} has been plain IP for {}: its segments were repeated \
              although the paths delivered them; see whether a firewall of the other host refuses \
              what comes from its mpip device",
             duration(Some(*since_ms))

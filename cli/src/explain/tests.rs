@@ -624,7 +624,7 @@ fn a_session_that_is_plain_alone_is_named_with_what_may_be_the_cause() {
         peer.plain_sessions.map(|all| all.into_iter().map(|one| one.why).collect::<Vec<_>>())
     };
     let options = Options { sessions: true, ..Options::default() };
-    let expected = "tcp 198.18.0.1:40000 to 198.18.0.2:443 is plain IP for 12 s: its segments were \
+    let expected = "tcp 198.18.0.1:40000 to 198.18.0.2:443 has been plain IP for 12 s: its segments were \
                     repeated although the paths delivered them; see whether a firewall of the other \
                     host refuses what comes from its mpip device";
     assert_eq!(told(&options), Some(vec![expected.to_owned()]));
