@@ -53,6 +53,7 @@ mod pins;
 mod prefixes;
 pub mod queue;
 mod recent_paths;
+mod repeated_segment;
 mod repeats;
 pub mod resequencer;
 mod rtt_sample;

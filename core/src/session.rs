@@ -11,8 +11,8 @@ use crate::aggregation::{Aggregation, Ahead};
 use crate::interactive::Credit;
 use crate::omission::SessionHeader;
 use crate::parameters::{AggregationParameters, FallBackParameters, UdpTransportParameters};
-use crate::parts::plain_sessions::Repeats;
 use crate::recent_paths::RecentPaths;
+use crate::repeated_segment::RepeatedSegment;
 use crate::resequencer::{Resequencer, WAIT_BUCKETS};
 use crate::rules::KnownRules;
 use crate::thinning::Thinning;
@@ -47,7 +47,7 @@ pub(crate) struct Outgoing {
     /// Whether a flow of UDP has a transport protocol of its own.
     transport: UdpTransport,
     /// What the inner TCP repeats.
-    repeats: Repeats,
+    repeats: RepeatedSegment,
     /// Whether it is interactive.
     pub(crate) credit: Credit,
 }
@@ -79,7 +79,7 @@ impl Outgoing {
             thinning: Thinning::default(),
             aggregation: Aggregation::default(),
             transport: UdpTransport::default(),
-            repeats: Repeats::default(),
+            repeats: RepeatedSegment::default(),
             credit: Credit::default(),
         }
     }
