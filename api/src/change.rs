@@ -17,6 +17,9 @@ pub struct ReloadReport {
     pub rules: bool,
     /// Whether the addresses of the TUN device, or the interfaces of paths, changed.
     pub interfaces: bool,
+    /// Whether the settings of nodes that are found (`[opportunistic.peer]`) changed.
+    #[serde(default)]
+    pub found: bool,
     /// How many settings that were set for the time being gave way to the file.
     pub overrides_dropped: u64,
     /// How long it took to apply the change, without reading the file. Packets travel meanwhile.

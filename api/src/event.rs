@@ -90,6 +90,18 @@ pub enum EventKind {
         /// The address from now on.
         to: SocketAddr,
     },
+    /// In host mode: a single session is plain IP from now on, because nothing of it arrived by the
+    /// paths, which work.
+    PlainSession {
+        /// The peer's name.
+        peer: String,
+        /// IP protocol number.
+        protocol: u8,
+        /// Source address and port.
+        source: SocketAddr,
+        /// Destination address and port.
+        destination: SocketAddr,
+    },
     /// In host mode: packets to a peer now travel in another way, or other destinations are
     /// captured.
     Traffic {

@@ -50,7 +50,8 @@ pub use rule::{
 };
 pub use status::{
     BudgetStatus, Counter, DestinationStatus, FaultStatus, GuardFigures, InterfaceStatus,
-    LocalAddressStatus, LossFigures, PathStatus, PeerStatus, SessionStatus, Status,
+    LocalAddressStatus, LossFigures, PathStatus, PeerStatus, PlainSessionStatus, SessionStatus,
+    Status,
 };
 pub use time::rfc3339;
 

@@ -162,6 +162,17 @@ pub struct PeerStatus {
     /// Connections of a peer behind a NAT that use the paths.
     #[serde(default)]
     pub translated: u64,
+    /// Packets of this host that left as plain IP although paths work: of sessions that are plain
+    /// alone, of connections that may not use the paths, and from addresses that the peer does not
+    /// know yet.
+    #[serde(default)]
+    pub plain_packets: u64,
+    /// Sessions that are plain alone, because nothing of them arrived by the paths.
+    #[serde(default)]
+    pub plain_session_count: u64,
+    /// These sessions, if sessions were asked for; not all if there are many.
+    #[serde(default)]
+    pub plain_sessions: Vec<PlainSessionStatus>,
     /// Largest inner packet that every path carries.
     pub inner_mtu_bytes: u16,
     /// Inner data sent.
@@ -392,6 +403,19 @@ pub struct SessionStatus {
     pub waits: Vec<u32>,
     /// Time since the last packet.
     pub idle_ms: f64,
+}
+
+/// A session of a peer in host mode that leaves as plain IP although paths work.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlainSessionStatus {
+    /// IP protocol number.
+    pub protocol: u8,
+    /// Source address and port.
+    pub source: SocketAddr,
+    /// Destination address and port.
+    pub destination: SocketAddr,
+    /// How long it has been plain.
+    pub since_ms: f64,
 }
 
 /// A destination that the host talks to and that belongs to no peer.

@@ -146,6 +146,7 @@ fn text(report: &ReloadReport) -> String {
         peers("changed", &report.changed),
         report.rules.then(|| "rules changed".to_owned()),
         report.interfaces.then(|| "interfaces changed".to_owned()),
+        report.found.then(|| "settings of nodes that are found changed".to_owned()),
         (dropped > 0).then(|| format!("{dropped} settings that were set by hand are gone")),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();

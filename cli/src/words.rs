@@ -213,7 +213,9 @@ pub(crate) fn event_condition(kind: &EventKind) -> Option<Condition> {
         | EventKind::HandshakeTimeout { .. }
         | EventKind::HandshakeRefused { .. }
         | EventKind::KeyChanged { .. } => Some(Wrong),
-        EventKind::AddressRemoved { .. } | EventKind::PeerRestarted { .. } => Some(Spare),
+        EventKind::AddressRemoved { .. }
+        | EventKind::PeerRestarted { .. }
+        | EventKind::PlainSession { .. } => Some(Spare),
         EventKind::Path { to, .. } => match to.as_str() {
             "active" => Some(Good),
             "failed" => Some(Wrong),

@@ -411,6 +411,12 @@ impl Association {
             captured: self.host.captured(),
             nats: self.host.nats.iter().copied().map(Prefix::host).collect(),
             translated: self.host.path_connections.len(),
+            plain_packets: self.host.plain_packets,
+            plain_count: self.host.plain_sessions.as_ref().map_or(0, |plain| plain.len()),
+            plain_sessions: match &self.host.plain_sessions {
+                Some(plain) if sessions => plain.status(now).collect(),
+                _ => Vec::new(),
+            },
             bytes_sent: self.sending.bytes(),
             copied: self.sending.copied(),
             bytes_received: self.receiving.bytes(),

@@ -74,7 +74,7 @@ pub struct Pin {
 }
 
 /// Settings for unknown peers (opportunistic mode).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Opportunistic {
     /// Nodes at these addresses are queried when the host talks to them, get answers to their
     /// queries, and may begin an association for their own address.
@@ -83,19 +83,41 @@ pub struct Opportunistic {
     /// node proved to receive there. At other addresses only connections that began on the paths
     /// are carried.
     pub exclusive: Vec<Prefix>,
-    /// The UDP port to which queries are sent.
+    /// The port to which queries are sent: the UDP port, and the TCP port unless `peer` names one.
     pub port: u16,
     /// Pinned keys, one for an address. Another key at such an address is refused.
     pub pins: Vec<Pin>,
     /// Days without a meeting after which a pin expires; `None`: never.
     pub pin_expiry: Option<u32>,
-    /// How a path is chosen for each packet.
-    pub scheduler: SchedulerKind,
-    /// The congestion control of its paths.
-    pub congestion_control: CongestionControlKind,
+    /// The settings of every unknown peer. What tells peers apart is that of the node that was
+    /// found: name, keys, endpoints and inner addresses given here are not used. It is in host mode
+    /// with [`Policy::Prefer`]. Its encapsulation is that of queries, too.
+    pub peer: PeerConfig,
+}
+
+impl Default for Opportunistic {
+    fn default() -> Self {
+        Self {
+            prefixes: Vec::new(),
+            exclusive: Vec::new(),
+            port: DEFAULT_PORT,
+            pins: Vec::new(),
+            pin_expiry: None,
+            peer: PeerConfig::unnamed(),
+        }
+    }
 }
 
 impl Opportunistic {
+    /// Where nodes at `address` listen for `encapsulation`.
+    pub(crate) fn remote(&self, address: IpAddr, encapsulation: Encapsulation) -> SocketAddr {
+        let port = match encapsulation {
+            Encapsulation::Udp => self.port,
+            Encapsulation::Tcp => self.peer.tcp_port.unwrap_or(self.port),
+        };
+        SocketAddr::new(address, port)
+    }
+
     /// Whether these settings apply to unknown peers at `address`.
     pub(crate) fn concerns(&self, address: IpAddr) -> bool {
         self.prefixes.iter().any(|prefix| prefix.contains(address))
@@ -156,6 +178,32 @@ pub struct PeerConfig {
 }
 
 impl PeerConfig {
+    /// A peer in host mode with all settings at their defaults, but without name, key and address:
+    /// what unknown peers are unless the configuration says otherwise.
+    pub fn unnamed() -> Self {
+        Self {
+            name: String::new(),
+            public_key: PublicKey::from_bytes([0; 32]),
+            preshared_key: PresharedKey::default(),
+            endpoints: Vec::new(),
+            allowed_prefixes: Vec::new(),
+            host_mode: true,
+            exclusive: Vec::new(),
+            reaches: Vec::new(),
+            policy: Policy::Prefer,
+            scheduler: SchedulerKind::default(),
+            fixed_weights: Vec::new(),
+            weight_adaptation: WeightAdaptation::default(),
+            congestion_control: CongestionControlKind::default(),
+            max_paths: None,
+            loss_policy: LossPolicy::default(),
+            resequencing: true,
+            ack_thinning: true,
+            encapsulation: EncapsulationPolicy::default(),
+            tcp_port: None,
+        }
+    }
+
     /// The weight of paths from `interface` that is never adjusted, if there is one.
     pub(crate) fn fixed_weight(&self, interface: &str) -> Option<u16> {
         let mut weights = self.fixed_weights.iter();

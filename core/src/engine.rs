@@ -13,7 +13,7 @@ use rand_core::SeedableRng;
 use crate::association::Association;
 use crate::capture::Capture;
 use crate::config::Limits;
-use crate::config::{Config, InterfaceProperties};
+use crate::config::{Config, InterfaceProperties, PeerConfig};
 use crate::drops::{DropReason, Drops};
 use crate::event::Event;
 use crate::handshake::Jobs;
@@ -67,6 +67,10 @@ pub enum Command {
     /// What holds for paths by the interface that they start from; replaces what held before.
     /// Peers are told of standby and cost.
     Interfaces(InterfaceProperties),
+    /// The settings of unknown peers, as [`Opportunistic::peer`](crate::Opportunistic::peer);
+    /// replaces the former ones. Associations that exist go on with them. Without
+    /// [`Config::opportunistic`] it has no effect.
+    UnknownPeers(PeerConfig),
     /// The host's routes changed: destinations without a route may have one now.
     RoutesChanged,
     /// The current wall clock, as time since 1970-01-01 00:00 UTC. Give it before each
@@ -330,6 +334,7 @@ impl Engine {
                 self.shared.unix_origin = unix_time.saturating_sub(now.since(Instant::ZERO));
                 return;
             }
+            Command::UnknownPeers(peer) => return self.change_unknown(now, peer),
             Command::RoutesChanged | Command::Shutdown => {}
         }
         for peer in 0..self.associations.len() {

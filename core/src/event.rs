@@ -97,6 +97,18 @@ pub enum Event {
         /// Why.
         reason: &'static str,
     },
+    /// A single session of a peer in host mode is plain IP from now on, because nothing of it
+    /// arrived by the paths, which work.
+    PlainSession {
+        /// The peer's name.
+        peer: String,
+        /// IP protocol number.
+        protocol: u8,
+        /// Source address and port.
+        source: SocketAddr,
+        /// Destination address and port.
+        destination: SocketAddr,
+    },
     /// The inner MTU changed: the TUN device's MTU must follow.
     InnerMtu {
         /// The peer's name.
@@ -182,6 +194,11 @@ impl fmt::Display for Event {
                 captured.iter().try_for_each(|prefix| write!(f, " {prefix}"))?;
                 nats.iter().try_for_each(|ip| write!(f, ", connections behind NAT {ip}"))
             }
+            Self::PlainSession { peer, protocol, source, destination } => write!(
+                f,
+                "peer `{peer}`: the session {source} to {destination} (protocol {protocol}) is \
+                 plain IP from now on: the other host does not answer it by the paths"
+            ),
             Self::InnerMtu { peer, mtu } => write!(f, "peer `{peer}`: inner MTU {mtu}"),
             Self::HandshakeTimeout { peer, attempts, retry_in } => write!(
                 f,

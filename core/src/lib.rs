@@ -53,6 +53,7 @@ mod pins;
 mod prefixes;
 pub mod queue;
 mod recent_paths;
+mod repeated_segment;
 mod repeats;
 pub mod resequencer;
 mod rtt_sample;
@@ -95,6 +96,7 @@ pub use parameters::Parameters;
 pub use parts::selection::Hold;
 pub use pins::PinChange;
 pub use status::{
-    PathRole, PathStatus, PathTraffic, PeerStatus, SessionStatus, Status, Way, WayPath,
+    PathRole, PathStatus, PathTraffic, PeerStatus, PlainSessionStatus, SessionStatus, Status, Way,
+    WayPath,
 };
 pub use translation::TRANSLATED_PORTS;

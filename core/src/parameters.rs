@@ -40,6 +40,8 @@ mechanisms! {
         copies: CopyParameters,
         /// Retransmission by mpip.
         repair: RepairParameters,
+        /// When a single session falls back to plain IP.
+        fall_back: FallBackParameters,
         /// Resequencing timeout advertised to the peer.
         resequencing: ResequencingParameters,
         nested:
@@ -327,6 +329,19 @@ parameters! {
         drops_waiting: bool = true, "", 0.0..=1.0, "measured";
         /// Idle gaps shorter than this do not end a busy period.
         pause: Duration = ms(20), "ms", 0.0..=10_000.0, "measured";
+    }
+}
+
+parameters! {
+    /// When a single TCP session of a peer in host mode falls back to plain IP (seed 000, section
+    /// 3.7.2).
+    pub struct FallBackParameters {
+        /// Enables it.
+        enabled: bool = true, "", 0.0..=1.0, "seed 000, section 3.7.2";
+        /// How often the inner TCP repeats the same segment before.
+        repeats: u32 = 2, "repeats", 1.0..=100.0, "one is a loss that mpip did not repair, or a slow answer";
+        /// Time from the first repeat to the one with which the session falls back, at least.
+        after: Duration = ms(1_000), "ms", 100.0..=100_000.0, "longer than a path takes to fail (500 ms) and repairs take";
     }
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod outbox;
 mod path_ids;
 pub(crate) mod path_set;
 pub(crate) mod peer_addresses;
+pub(crate) mod plain_sessions;
 pub(crate) mod playout;
 pub(crate) mod receiving;
 pub(crate) mod resting;

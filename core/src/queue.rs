@@ -475,6 +475,26 @@ impl<T: Burst> SendQueue<T> {
         }
     }
 
+    /// Takes what waits of `flow` out of the queue, and passes it to `leaves`, in order. CoDel is
+    /// bypassed.
+    pub fn take_flow(&mut self, flow: u32, mut leaves: impl FnMut(&T, usize)) {
+        self.selected = None;
+        for band in [RESPONSE, THROUGHPUT] {
+            while let Some(entry) = self.bands[band].flows.get(flow as usize)
+                && entry.head != NONE
+            {
+                if let Some(node) = self.nodes.get(entry.head as usize)
+                    && let Some(item) = &node.item
+                {
+                    leaves(item, node.segment);
+                }
+                self.advance(band, flow);
+                self.counters.drained += 1;
+            }
+        }
+        self.discard(flow);
+    }
+
     /// Empties the queue: passes all segments with their session's slot to `leaves`, in the order
     /// in which they would be sent. CoDel is bypassed, so none is dropped because of its sojourn
     /// time.

@@ -10,8 +10,9 @@ use mpip_wire::{PathId, SessionFields, SessionId};
 use crate::aggregation::{Aggregation, Ahead};
 use crate::interactive::Credit;
 use crate::omission::SessionHeader;
-use crate::parameters::{AggregationParameters, UdpTransportParameters};
+use crate::parameters::{AggregationParameters, FallBackParameters, UdpTransportParameters};
 use crate::recent_paths::RecentPaths;
+use crate::repeated_segment::RepeatedSegment;
 use crate::resequencer::{Resequencer, WAIT_BUCKETS};
 use crate::rules::KnownRules;
 use crate::thinning::Thinning;
@@ -45,6 +46,8 @@ pub(crate) struct Outgoing {
     aggregation: Aggregation,
     /// Whether a flow of UDP has a transport protocol of its own.
     transport: UdpTransport,
+    /// What the inner TCP repeats.
+    repeats: RepeatedSegment,
     /// Whether it is interactive.
     pub(crate) credit: Credit,
 }
@@ -76,6 +79,7 @@ impl Outgoing {
             thinning: Thinning::default(),
             aggregation: Aggregation::default(),
             transport: UdpTransport::default(),
+            repeats: RepeatedSegment::default(),
             credit: Credit::default(),
         }
     }
@@ -123,6 +127,15 @@ impl Outgoing {
         }
         self.queue_end = Some(end);
         true
+    }
+
+    /// Whether nothing of the session arrives: the host repeats the segment that ends at sequence
+    /// number `end`, which has data or opens the connection, for too long. Not to be asked about
+    /// segments that still wait in the queue.
+    pub(crate) fn is_stuck(&mut self, now: Instant, end: u32, limits: &FallBackParameters) -> bool {
+        let again = self.stream_end.is_some_and(|left| left.wrapping_sub(end) < MAX_WINDOW);
+        let (count, time) = self.repeats.on_segment(now, end, again);
+        limits.enabled && u32::from(count) >= limits.repeats && time >= limits.after
     }
 
     /// Whether the peer's acknowledgement of everything before `ack` is delivered.

@@ -79,6 +79,14 @@ pub struct PeerStatus {
     pub nats: Vec<Prefix>,
     /// Connections through NATs that use the paths, on either side.
     pub translated: usize,
+    /// Packets of this host that left as plain IP although paths work: of sessions that are plain
+    /// alone, of connections that may not use the paths, and from addresses that the peer does not
+    /// know yet.
+    pub plain_packets: u64,
+    /// How many sessions are plain although paths work, because nothing of them arrived.
+    pub plain_count: usize,
+    /// These sessions, if sessions were asked for.
+    pub plain_sessions: Vec<PlainSessionStatus>,
     /// Bytes held for resequencing.
     pub resequencing: usize,
     /// Every path.
@@ -239,6 +247,20 @@ pub struct SessionStatus {
     pub waits: [u32; WAIT_BUCKETS],
     /// Time since the last packet.
     pub idle: Duration,
+}
+
+/// A session that leaves as plain IP alone although paths work, because nothing of it arrived by
+/// them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlainSessionStatus {
+    /// IP protocol number.
+    pub protocol: u8,
+    /// Source address and port.
+    pub source: SocketAddr,
+    /// Destination address and port.
+    pub destination: SocketAddr,
+    /// How long it has been plain.
+    pub since: Duration,
 }
 
 /// Which paths a packet would take now.

@@ -24,7 +24,7 @@
 //! only once the host has answered the peer's SYN: if the host already has a connection of another
 //! remote host with that end, it does not answer.
 
-mod aging;
+pub(crate) mod aging;
 mod fragments;
 mod path_connections;
 pub(crate) mod rewrite;

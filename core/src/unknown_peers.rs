@@ -1,15 +1,13 @@
 //! The state of unknown peers.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use mpip_crypto::{PresharedKey, PublicKey};
-use mpip_types::{Bucket, Instant};
+use mpip_types::{Bucket, Encapsulation, Instant};
 
 use crate::availability::{ASK_AGAIN, Availability};
-use crate::config::{
-    EncapsulationPolicy, LossPolicy, Opportunistic, PeerConfig, Policy, WeightAdaptation,
-};
+use crate::config::{Opportunistic, PeerConfig, Policy};
 use crate::event::Event;
 use crate::pins::Pins;
 
@@ -54,6 +52,7 @@ impl UnknownPeers {
     /// Without peers, with the pins of the configuration; at most `pins` pins.
     pub(crate) fn new(mut settings: Opportunistic, pins: usize, seed: [u8; 16]) -> Self {
         let known = core::mem::take(&mut settings.pins);
+        settings.peer = Self::of_nobody(settings.peer);
         let pins = Pins::new(known, pins, settings.pin_expiry);
         Self {
             settings,
@@ -64,6 +63,20 @@ impl UnknownPeers {
             nodes: BTreeMap::new(),
             by_address: BTreeMap::new(),
             deadlines: BTreeSet::new(),
+        }
+    }
+
+    /// `peer` without what only a configured peer can have: an unknown one proves its addresses,
+    /// and plain IP is what its packets were before it was found.
+    pub(crate) fn of_nobody(peer: PeerConfig) -> PeerConfig {
+        PeerConfig {
+            preshared_key: PresharedKey::default(),
+            allowed_prefixes: Vec::new(),
+            exclusive: Vec::new(),
+            reaches: Vec::new(),
+            host_mode: true,
+            policy: Policy::Prefer,
+            ..peer
         }
     }
 
@@ -114,27 +127,22 @@ impl UnknownPeers {
         public_key: PublicKey,
         asked: bool,
     ) -> PeerConfig {
-        let endpoint = SocketAddr::new(address, self.settings.port);
+        let endpoint = self.settings.remote(address, Encapsulation::Udp);
         PeerConfig {
             name: address.to_string(),
             public_key,
-            preshared_key: PresharedKey::default(),
             endpoints: if asked { vec![endpoint] } else { Vec::new() },
-            allowed_prefixes: Vec::new(),
-            exclusive: Vec::new(),
-            reaches: Vec::new(),
-            scheduler: self.settings.scheduler,
-            fixed_weights: Vec::new(),
-            weight_adaptation: WeightAdaptation::default(),
-            congestion_control: self.settings.congestion_control,
-            host_mode: true,
-            policy: Policy::Prefer,
-            max_paths: None,
-            loss_policy: LossPolicy::Measured,
-            resequencing: true,
-            ack_thinning: true,
-            encapsulation: EncapsulationPolicy::Auto,
-            tcp_port: None,
+            ..self.settings.peer.clone()
+        }
+    }
+
+    /// The configuration of the unknown peer `former` once unknown peers have the settings `peer`.
+    pub(crate) fn changed(former: &PeerConfig, peer: &PeerConfig) -> PeerConfig {
+        PeerConfig {
+            name: former.name.clone(),
+            public_key: former.public_key,
+            endpoints: former.endpoints.clone(),
+            ..peer.clone()
         }
     }
 }

@@ -151,6 +151,7 @@ fn name(kind: &EventKind) -> &'static str {
         EventKind::Rebound { .. } => "rebound",
         EventKind::LeftOut { .. } => "left-out",
         EventKind::Traffic { .. } => "traffic",
+        EventKind::PlainSession { .. } => "plain-session",
         EventKind::InnerMtu { .. } => "inner-mtu",
         EventKind::HandshakeTimeout { .. } => "handshake-timeout",
         EventKind::HandshakeRefused { .. } => "handshake-refused",
@@ -189,6 +190,9 @@ fn kind(event: &mpip_core::Event) -> EventKind {
             nats: nats.iter().map(ToString::to_string).collect(),
             reason: reason.to_owned(),
         },
+        Core::PlainSession { peer, protocol, source, destination } => {
+            EventKind::PlainSession { peer, protocol, source, destination }
+        }
         Core::InnerMtu { peer, mtu } => EventKind::InnerMtu { peer, mtu_bytes: mtu },
         Core::HandshakeTimeout { peer, attempts, retry_in } => {
             EventKind::HandshakeTimeout { peer, attempts, retry_in_ms: ms(retry_in) }

@@ -299,7 +299,7 @@ impl InForce {
 }
 
 /// What differs between two configurations besides peers and rules.
-pub(crate) fn interfaces_differ(before: &Changeable, after: &Changeable) -> bool {
+fn interfaces_differ(before: &Changeable, after: &Changeable) -> bool {
     before.addresses != after.addresses
         || before.path_interfaces != after.path_interfaces
         || before.path_states != after.path_states
@@ -308,10 +308,22 @@ pub(crate) fn interfaces_differ(before: &Changeable, after: &Changeable) -> bool
 }
 
 /// The report about what the engine has done.
-pub(crate) fn report(done: Reconfigured, interfaces: bool, dropped: usize) -> ReloadReport {
+pub(crate) fn report(
+    done: Reconfigured,
+    (before, after): (&Changeable, &Changeable),
+    dropped: usize,
+) -> ReloadReport {
     let Reconfigured { added, removed, changed, rules } = done;
-    let overrides_dropped = dropped as u64;
-    ReloadReport { added, removed, changed, rules, interfaces, overrides_dropped, duration_ms: 0.0 }
+    ReloadReport {
+        added,
+        removed,
+        changed,
+        rules,
+        interfaces: interfaces_differ(before, after),
+        found: before.found != after.found,
+        overrides_dropped: dropped as u64,
+        duration_ms: 0.0,
+    }
 }
 
 /// The report in one line, for the log.
@@ -327,6 +339,7 @@ pub(crate) fn summary(report: &ReloadReport) -> String {
         peers("changed", &report.changed),
         report.rules.then(|| "rules changed".to_owned()),
         report.interfaces.then(|| "interfaces changed".to_owned()),
+        report.found.then(|| "settings of nodes that are found changed".to_owned()),
         (report.overrides_dropped > 0)
             .then(|| "what was set for the time being is gone".to_owned()),
     ];

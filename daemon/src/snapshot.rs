@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use mpip_api as api;
 use mpip_core::{
-    AvailabilityState, AvailabilityStatus, LossFigures, PathStatus, PeerStatus, RateLimit,
-    SessionStatus, Status,
+    AvailabilityState, AvailabilityStatus, LossFigures, PathStatus, PeerStatus, PlainSessionStatus,
+    RateLimit, SessionStatus, Status,
 };
 
 use crate::config::PathProperties;
@@ -124,6 +124,9 @@ fn peer_status(
         captured: peer.captured.iter().map(ToString::to_string).collect(),
         nats: peer.nats.iter().map(ToString::to_string).collect(),
         translated: peer.translated as u64,
+        plain_packets: peer.plain_packets,
+        plain_session_count: peer.plain_count as u64,
+        plain_sessions: peer.plain_sessions.iter().take(SESSIONS_LISTED).map(plain).collect(),
         inner_mtu_bytes: peer.inner_mtu,
         sent_bytes: peer.bytes_sent,
         copied_bytes: peer.copied,
@@ -203,6 +206,11 @@ fn path_status(path: PathStatus) -> api::PathStatus {
 pub(crate) fn loss_figures(figures: LossFigures) -> api::LossFigures {
     let LossFigures { loss, threshold, recent, packets, needed, returns_below } = figures;
     api::LossFigures { loss, threshold, recent, packets, needed, returns_below }
+}
+
+fn plain(session: &PlainSessionStatus) -> api::PlainSessionStatus {
+    let PlainSessionStatus { protocol, source, destination, since } = *session;
+    api::PlainSessionStatus { protocol, source, destination, since_ms: ms(since) }
 }
 
 fn session_status(session: &SessionStatus) -> api::SessionStatus {

@@ -141,8 +141,7 @@ fn config(world: &WorldSpec, engine: &EngineSpec, index: usize) -> Config {
             port: DEFAULT_PORT,
             pins: Vec::new(),
             pin_expiry: None,
-            scheduler: engine.scheduler,
-            congestion_control: engine.congestion_control,
+            peer: peer_config(world, engine, index),
         }),
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use mpip_api::{Client, Event, PathStatus, PeerStatus, SessionStatus, Status};
+use mpip_api::{Client, Event, PathStatus, PeerStatus, PlainSessionStatus, SessionStatus, Status};
 use serde::Serialize;
 
 use super::{interface, path, peer, session};
@@ -113,6 +113,8 @@ pub(super) struct PeerExplained {
     pub(super) unanswered_pairs: usize,
     /// If they were asked for.
     pub(super) sessions: Option<Vec<SessionExplained>>,
+    /// Those that are plain IP although paths work, if they were asked for.
+    pub(super) plain_sessions: Option<Vec<PlainExplained>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -143,6 +145,13 @@ pub(super) struct InterfaceExplained {
 pub(super) struct SessionExplained {
     #[serde(flatten)]
     pub(super) facts: session::Facts,
+    pub(super) why: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct PlainExplained {
+    #[serde(flatten)]
+    pub(super) facts: session::Plain,
     pub(super) why: String,
 }
 
@@ -261,7 +270,16 @@ fn of_peer(view: &View, peer: &PeerStatus, options: &Options) -> PeerExplained {
         paths: paths.collect(),
         unanswered_pairs,
         sessions: options.sessions.then(|| sessions.collect()),
+        plain_sessions: match (options.sessions, &options.path) {
+            (true, None) => Some(peer.plain_sessions.iter().map(plain_explained).collect()),
+            _ => None,
+        },
     }
+}
+
+fn plain_explained(session: &PlainSessionStatus) -> PlainExplained {
+    let facts = session::Plain::of(session);
+    PlainExplained { why: facts.sentence(), facts }
 }
 
 /// The paths by the interface `wanted`, or with this label, and how many pairs of its addresses
@@ -303,6 +321,9 @@ pub(super) fn render(explained: &Explanation, colours: bool) -> String {
             );
         }
         for session in peer.sessions.iter().flatten() {
+            let _ = writeln!(out, "  {}", session.why);
+        }
+        for session in peer.plain_sessions.iter().flatten() {
             let _ = writeln!(out, "  {}", session.why);
         }
     }

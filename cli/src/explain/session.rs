@@ -1,6 +1,6 @@
 //! Where the packets of a session go, and what their order costs.
 
-use mpip_api::{PathStatus, PeerStatus, SessionStatus};
+use mpip_api::{PathStatus, PeerStatus, PlainSessionStatus, SessionStatus};
 use serde::Serialize;
 
 use crate::units::{bytes, duration};
@@ -8,6 +8,38 @@ use crate::words::{end, protocol, wait_quantile, waited};
 
 /// Idle time from which it is mentioned, ms: the paths are those of the last seconds.
 const IDLE_MS: f64 = 2_000.0;
+
+/// A session that is plain IP although paths work.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Plain {
+    pub(crate) protocol: String,
+    pub(crate) source: String,
+    pub(crate) destination: String,
+    pub(crate) since_ms: f64,
+}
+
+impl Plain {
+    /// What is known of `session`.
+    pub(crate) fn of(session: &PlainSessionStatus) -> Self {
+        Self {
+            protocol: protocol(session.protocol),
+            source: end(session.source),
+            destination: end(session.destination),
+            since_ms: session.since_ms,
+        }
+    }
+
+    /// The sentence.
+    pub(crate) fn sentence(&self) -> String {
+        let Self { protocol, source, destination, since_ms } = self;
+        format!(
+            "{protocol} {source} to {destination} has been plain IP for {}: its segments were repeated \
+             although the paths delivered them; see whether a firewall of the other host refuses \
+             what comes from its mpip device",
+            duration(Some(*since_ms))
+        )
+    }
+}
 
 /// A path that a session uses.
 #[derive(Clone, Debug, PartialEq, Serialize)]

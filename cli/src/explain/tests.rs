@@ -633,6 +633,30 @@ fn a_session_has_its_paths_its_repairs_and_what_its_order_costs() {
 }
 
 #[test]
+fn a_session_that_is_plain_alone_is_named_with_what_may_be_the_cause() {
+    let mut status = status();
+    status.peers[0].plain_session_count = 1;
+    status.peers[0].plain_sessions = vec![mpip_api::PlainSessionStatus {
+        protocol: 6,
+        source: "198.18.0.1:40000".parse().expect("valid"),
+        destination: "198.18.0.2:443".parse().expect("valid"),
+        since_ms: 12_000.0,
+    }];
+    let view = view(status, [0; 3]);
+    let told = |options: &Options| {
+        let peer = explain(&view, options).expect("it is there").peers.remove(0);
+        peer.plain_sessions.map(|all| all.into_iter().map(|one| one.why).collect::<Vec<_>>())
+    };
+    let options = Options { sessions: true, ..Options::default() };
+    let expected = "tcp 198.18.0.1:40000 to 198.18.0.2:443 has been plain IP for 12 s: its segments were \
+                    repeated although the paths delivered them; see whether a firewall of the other \
+                    host refuses what comes from its mpip device";
+    assert_eq!(told(&options), Some(vec![expected.to_owned()]));
+    assert_eq!(told(&Options::default()), None, "not asked for");
+    assert_eq!(told(&Options { path: Some("eth1".to_owned()), ..options }), None);
+}
+
+#[test]
 fn a_path_is_named_by_interface_or_number_and_a_wrong_name_gets_the_right_ones() {
     let view = view(status(), [0; 3]);
     let asked = |path: Option<&str>, peer: Option<&str>| {

@@ -74,7 +74,7 @@ pub(super) const BUDGET: [Family<BudgetStatus>; 2] = [
     }),
 ];
 
-pub(super) const PEER: [Family<PeerStatus>; 11] = [
+pub(super) const PEER: [Family<PeerStatus>; 13] = [
     family(
         "mpip_peer_established",
         Gauge,
@@ -134,6 +134,18 @@ pub(super) const PEER: [Family<PeerStatus>; 11] = [
         Gauge,
         "Connections of a peer behind a NAT that use the paths.",
         |peer| count(peer.translated),
+    ),
+    family(
+        "mpip_peer_plain_sessions",
+        Gauge,
+        "Sessions that are plain IP although paths work.",
+        |peer| count(peer.plain_session_count),
+    ),
+    family(
+        "mpip_peer_plain_packets_total",
+        Counter,
+        "Packets that left as plain IP although paths work.",
+        |peer| count(peer.plain_packets),
     ),
 ];
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use mpip_api::{PeerStatus, SessionStatus};
+use mpip_api::{PeerStatus, PlainSessionStatus, SessionStatus};
 
 use crate::table::{Align, Table};
 use crate::units::{bytes, duration};
@@ -18,7 +18,33 @@ pub(super) fn render(peer: &PeerStatus, colours: bool) -> String {
     if listed > 0 {
         out.push_str(&session_table(&peer.sessions).render("  ", colours));
     }
+    if !peer.plain_sessions.is_empty() {
+        let _ = writeln!(
+            out,
+            "  {} sessions are plain IP although paths work",
+            peer.plain_session_count
+        );
+        out.push_str(&plain_table(&peer.plain_sessions).render("  ", colours));
+    }
     out
+}
+
+fn plain_table(sessions: &[PlainSessionStatus]) -> Table {
+    let mut table = Table::new(&[
+        ("protocol", Align::Left),
+        ("source", Align::Left),
+        ("destination", Align::Left),
+        ("plain for", Align::Right),
+    ]);
+    for session in sessions {
+        table.row(vec![
+            protocol(session.protocol).into(),
+            end(session.source).into(),
+            end(session.destination).into(),
+            duration(Some(session.since_ms)).into(),
+        ]);
+    }
+    table
 }
 
 fn session_table(sessions: &[SessionStatus]) -> Table {

@@ -110,6 +110,14 @@ fn render_peer(out: &mut String, peer: &PeerStatus, sessions: bool, colours: boo
             "  host mode, policy {}: traffic is {traffic}, captured {captured}",
             peer.policy
         );
+        if peer.plain_packets > 0 {
+            let _ = writeln!(
+                out,
+                "  plain although paths work: {} packets; sessions that the peer's host does not \
+                 answer by the paths: {}",
+                peer.plain_packets, peer.plain_session_count
+            );
+        }
         if !peer.nats.is_empty() || peer.translated > 0 {
             let nats = list(&peer.nats, "none");
             let _ = writeln!(

@@ -1,5 +1,6 @@
 //! The send path: session, queue, scheduler, frame.
 
+use core::net::SocketAddr;
 use std::collections::BTreeSet;
 
 use mpip_wire::{Frame, PathId};
@@ -9,6 +10,7 @@ use super::{Association, range_room};
 use crate::config::Priority;
 use crate::content::{Content, Path, SentPacket};
 use crate::drops::DropReason;
+use crate::event::Event;
 use crate::omission::{SessionHeader, fields};
 use crate::parts::outbox::Notice;
 use crate::parts::path_set::PathIndex;
@@ -26,7 +28,7 @@ use mpip_transport::PathState;
 use mpip_transport::cc::CongestionControlKind;
 use mpip_types::DatagramSink;
 use mpip_types::Instant;
-use mpip_types::packet::{Header, Segments, SessionKey};
+use mpip_types::packet::{Endpoint, Header, Segments, SessionKey};
 
 /// Which of the copies of a packet that leave at the same time, each on another path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +60,43 @@ impl Association {
         }
         self.check_length(now, header, &segments, cx)?;
         self.on_traffic(now);
-        self.sending
+        let stuck = self
+            .sending
             .push(now, header, segments, &cx.shared.rules, &self.config.name)
-            .map_err(|reason| cx.shared.refuse(reason))
+            .map_err(|reason| cx.shared.refuse(reason))?;
+        if stuck {
+            self.fall_back_alone(now, header.session(), cx);
+        }
+        Ok(())
+    }
+
+    /// The session `key` is plain from now on, if that is permitted and possible, because nothing
+    /// of it arrives while paths work (seed 000, section 3.7.2). What waits of it goes back to the
+    /// host.
+    fn fall_back_alone(&mut self, now: Instant, key: SessionKey, cx: &mut Context<'_>) {
+        // Without a caller that takes plain packets they would be lost.
+        let may = self.can_fall_back() && cx.shared.translations.is_on();
+        let plain = cx.shared.prefixes.find(key.destination.address) == Some(cx.me)
+            && self.host.addresses.contains_key(&key.destination.address);
+        if !may || !plain || !self.host.path_connections.give_up(&key) {
+            return;
+        }
+        let sessions = self.host.plain_sessions.get_or_insert_with(Box::default);
+        sessions.add(now, key, self.limits.session_idle);
+        let packets = &mut self.host.plain_packets;
+        self.sending.end_session(&key, |segments, segment| {
+            *packets += 1;
+            if !cx.shared.plain.push(segments, segment) {
+                cx.shared.drops.count(DropReason::NoPath);
+            }
+        });
+        let end = |end: Endpoint| SocketAddr::new(end.address, end.port);
+        cx.shared.events.push_back(Event::PlainSession {
+            peer: self.config.name.clone(),
+            protocol: key.protocol,
+            source: end(key.source),
+            destination: end(key.destination),
+        });
     }
 
     /// See [`Engine::confine`](crate::Engine::confine).
@@ -72,6 +108,9 @@ impl Association {
     pub(super) fn expire_sessions(&mut self, now: Instant, cx: &mut Context<'_>) {
         let idle = self.limits.session_idle;
         self.sending.expire(now, idle);
+        if let Some(plain) = &mut self.host.plain_sessions {
+            plain.expire(now);
+        }
         // The receiver keeps sessions longer than the sender, so that it never drops one in use.
         self.receiving.expire(now, idle * 3 / 2, &mut cx.shared.hold);
     }

@@ -43,10 +43,13 @@ impl Association {
             let capture = self.host.capture(&self.config);
             cx.shared.captures.insert(self.config.name.clone(), capture);
         }
-        let permitted = self.config.exclusive.clone();
-        let permitted: Vec<Prefix> =
-            permitted.into_iter().chain(self.config.allowed_prefixes.iter().copied()).collect();
-        self.give_up_addresses(cx, |ip| permitted.iter().any(|prefix| prefix.contains(ip)));
+        let (exclusive, allowed) = (&self.config.exclusive, &self.config.allowed_prefixes);
+        let permitted: Vec<Prefix> = exclusive.iter().chain(allowed).copied().collect();
+        // Where an unknown peer is admitted is no matter of its settings.
+        let unknown = self.is_unknown_peer();
+        self.give_up_addresses(cx, |ip| {
+            unknown || permitted.iter().any(|prefix| prefix.contains(ip))
+        });
         self.review_capture();
         self.report_observed_addresses(now, cx);
         self.follow_endpoints(now, &former, cx);

@@ -288,7 +288,24 @@ impl Association {
         header: &Header,
         packet: &[u8],
     ) -> Result<Egress, DropReason> {
+        let way = self.way_out(now, header, packet);
+        self.host.plain_packets += u64::from(way == Ok(Egress::Plain));
+        way
+    }
+
+    fn way_out(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        packet: &[u8],
+    ) -> Result<Egress, DropReason> {
         let host = &mut self.host;
+        if let Some(plain) = &mut host.plain_sessions
+            && plain.takes(now, &header.session())
+            && self.config.policy == Policy::Prefer
+        {
+            return Ok(Egress::Plain);
+        }
         let elsewhere = host.own_translated.contains(&header.source);
         if host.unknown_sources.contains(&header.source)
             && host.addresses.contains_key(&header.destination)
@@ -317,6 +334,8 @@ impl Association {
         }
         self.host.instance = instance;
         self.host.path_connections.clear();
+        // Another run may carry them.
+        self.host.plain_sessions = None;
         cx.shared.translations.forget_peer(cx.me);
     }
 

@@ -135,14 +135,13 @@ impl World {
                 peer.exclusive.clear();
             }
             if mode == Mode::UnknownPeers {
-                config.peers.clear();
+                let peer = config.peers.remove(0);
                 let prefixes = vec!["198.18.0.0/15".parse().expect("valid")];
                 config.opportunistic = Some(Opportunistic {
                     exclusive: prefixes.clone(),
                     prefixes,
                     port: 6_182,
-                    scheduler,
-                    congestion_control,
+                    peer,
                     ..Opportunistic::default()
                 });
             }

@@ -8,6 +8,7 @@ mod cost;
 mod early;
 mod encapsulation;
 mod extremes;
+mod fall_back;
 mod feedback;
 mod handshake;
 mod host_mode;

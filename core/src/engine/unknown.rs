@@ -17,12 +17,13 @@ use mpip_wire::{AnswerPacket, AnswerRepr, QueryPacket, QueryRepr};
 use super::{DropReason, Engine, PinChange};
 use crate::association::Association;
 use crate::availability::{AvailabilityState, AvailabilityStatus, PER_SECOND, Query};
+use crate::config::{Opportunistic, PeerConfig};
 use crate::event::Event;
 use crate::pins::Met;
 use crate::unknown_peers::{UnknownPeer, UnknownPeers};
 use mpip_types::Encapsulation;
 use mpip_types::Instant;
-use mpip_types::{DatagramSink, PathAddress};
+use mpip_types::{DatagramSink, LocalAddress, LocalId, PathAddress};
 
 /// Time without keys after which an unknown peer is removed.
 const GIVE_UP: Duration = Duration::from_secs(20);
@@ -32,6 +33,39 @@ const ADDRESSES: usize = 16;
 const DAY: u64 = 86_400;
 /// Most queries sent at once.
 const QUERIES_AT_ONCE: usize = 32;
+
+/// The end from which `query` leaves, and where it goes; `None` if no local address serves.
+///
+/// Queries alternate between UDP and TCP where both are permitted and possible, beginning with UDP:
+/// so a destination is found where UDP is blocked, and asked no more often than by UDP alone. The
+/// first query by each leaves from the address that the host uses, later ones from each address in
+/// turn.
+fn route(
+    settings: &Opportunistic,
+    locals: &[LocalAddress],
+    query: &Query,
+) -> Option<(LocalId, SocketAddr)> {
+    let ends = |kind: Encapsulation| {
+        let usable = move |local: &&LocalAddress| {
+            local.encapsulation == kind && local.address.is_ipv4() == query.to.is_ipv4()
+        };
+        let permitted = settings.peer.encapsulation.permits(kind);
+        locals.iter().filter(move |_| permitted).filter(usable)
+    };
+    let by = |kind| ends(kind).next().is_some();
+    let attempt = query.attempt as usize;
+    let (kind, turn) = match (by(Encapsulation::Udp), by(Encapsulation::Tcp)) {
+        (true, true) if attempt % 2 == 1 => (Encapsulation::Tcp, attempt / 2),
+        (true, true) => (Encapsulation::Udp, attempt / 2),
+        (true, false) => (Encapsulation::Udp, attempt),
+        (false, true) => (Encapsulation::Tcp, attempt),
+        (false, false) => return None,
+    };
+    let own = ends(kind).filter(|local| local.address.ip() == query.source);
+    let others = ends(kind).filter(|local| local.address.ip() != query.source);
+    let local = own.chain(others).nth(turn % ends(kind).count())?;
+    Some((local.id, settings.remote(query.to, kind)))
+}
 
 impl Engine {
     /// The host's address `source` talks to `destination`. If the configuration permits it, a query
@@ -74,8 +108,15 @@ impl Engine {
             let Some(unknown) = &mut self.unknown else { return };
             let nonce = || u64::from_be_bytes(self.shared.rng.bytes());
             let Some(query) = unknown.table.poll_query(now, nonce) else { break };
-            let remote = SocketAddr::new(query.to, unknown.settings.port);
-            self.send_query(query, remote, out);
+            let settings = &unknown.settings;
+            let Some((local, remote)) = route(settings, &self.shared.locals, &query) else {
+                continue;
+            };
+            let repr = QueryRepr { nonce: query.nonce, len: QueryPacket::MIN_LEN };
+            let mut datagram = vec![0; repr.encoded_len()];
+            repr.emit(&mut datagram).expect("the buffer has the query's length");
+            // A query that finds no room is dropped, as if lost: later ones follow.
+            out.send(PathAddress { local, remote }, &datagram);
         }
         while let Some(unknown) = &mut self.unknown
             && let Some(&(at, peer)) = unknown.deadlines.first()
@@ -86,27 +127,6 @@ impl Engine {
                 self.remove_node(now, peer);
             }
         }
-    }
-
-    /// Sends a query. The first one to a destination leaves from the address that the host uses,
-    /// later ones from each address in turn.
-    fn send_query(&mut self, query: Query, remote: SocketAddr, out: &mut impl DatagramSink) {
-        let locals = || {
-            let family = self.shared.locals.iter();
-            family.filter(|local| {
-                local.encapsulation == Encapsulation::Udp
-                    && local.address.is_ipv4() == remote.is_ipv4()
-            })
-        };
-        let own = locals().filter(|local| local.address.ip() == query.source);
-        let others = locals().filter(|local| local.address.ip() != query.source);
-        let turn = query.attempt as usize % locals().count().max(1);
-        let Some(local) = own.chain(others).nth(turn) else { return };
-        let repr = QueryRepr { nonce: query.nonce, len: QueryPacket::MIN_LEN };
-        let mut datagram = vec![0; repr.encoded_len()];
-        repr.emit(&mut datagram).expect("the buffer has the query's length");
-        // A query that finds no room is dropped, as if lost: later ones follow.
-        out.send(PathAddress { local: local.id, remote }, &datagram);
     }
 
     /// A query asks whether mpip answers here.
@@ -142,9 +162,12 @@ impl Engine {
         let found = PublicKey::from_bytes(*answer.public_key());
         let today = self.today(now);
         let unknown = self.unknown.as_mut().ok_or(DropReason::Availability)?;
-        if from.remote.port() != unknown.settings.port {
+        let asked = self.shared.locals.iter().find(|local| local.id == from.local);
+        let asked = asked.ok_or(DropReason::Availability)?;
+        if from.remote != unknown.settings.remote(address, asked.encapsulation) {
             return Err(DropReason::Availability);
         }
+        let asked = asked.address.ip();
         let source = unknown.table.on_answer(now, address, answer.nonce(), found);
         let source = source.ok_or(DropReason::Availability)?;
         if found == *self.shared.private_key.public_key() {
@@ -159,9 +182,8 @@ impl Engine {
         {
             // The other node uses the source of the handshake as the address of inner packets.
             let used = self.shared.locals.iter().find(|local| local.address.ip() == source);
-            let asked = self.shared.locals.iter().find(|local| local.id == from.local);
-            let first = used.or(asked).map(|local| local.address.ip());
-            self.associations[peer].begin_from(first);
+            let first = used.map_or(asked, |local| local.address.ip());
+            self.associations[peer].begin_from(Some(first));
         }
         Ok(())
     }
@@ -254,6 +276,24 @@ impl Engine {
         }
         unknown.deadlines.retain(|(_, other)| *other != peer);
         self.vacate(now, peer);
+    }
+
+    /// Gives unknown peers the settings `peer` from now on. Associations that exist go on.
+    pub(super) fn change_unknown(&mut self, now: Instant, peer: PeerConfig) {
+        let Some(unknown) = &mut self.unknown else { return };
+        let settings = UnknownPeers::of_nobody(peer);
+        if settings == unknown.settings.peer {
+            return;
+        }
+        unknown.settings.peer = settings.clone();
+        let nodes: Vec<usize> = unknown.nodes.keys().copied().collect();
+        for peer in nodes {
+            let (association, mut cx) = self.association(peer);
+            let config = UnknownPeers::changed(&association.config, &settings);
+            association.reconfigure(now, config, &mut cx);
+            self.touched.insert(peer);
+            self.schedule_at(peer, Some(now));
+        }
     }
 
     /// Follows changes of the association `peer`, if it is with an unknown peer.

@@ -9,6 +9,7 @@ use mpip_types::{Bucket, Instant, Prefix, Rate};
 
 use crate::capture::{Capture, Traffic};
 use crate::config::{PeerConfig, Policy};
+use crate::parts::plain_sessions::PlainSessions;
 use crate::translation::{Fragments, PathConnections};
 
 /// Time on the paths below which a fall-back counts as flapping, and delays the next return.
@@ -55,6 +56,10 @@ pub(crate) struct HostMode {
     pub(crate) instance: Option<u64>,
     /// The rewritten sources of fragmented packets, by their first fragments.
     pub(crate) fragments: Fragments<Endpoint>,
+    /// Sessions that are plain although paths work; `None`: none was yet.
+    pub(crate) plain_sessions: Option<Box<PlainSessions>>,
+    /// Packets that left as plain IP although paths work.
+    pub(crate) plain_packets: u64,
 }
 
 /// Whether the peer has lost an address that sessions still use.
@@ -83,6 +88,8 @@ impl HostMode {
             path_connections: PathConnections::new(),
             instance: None,
             fragments: Fragments::new(),
+            plain_sessions: None,
+            plain_packets: 0,
         }
     }
 

@@ -19,7 +19,7 @@ use crate::drops::DropReason;
 use crate::guard::Period;
 use crate::outgoing_sessions::OutgoingSessions;
 use crate::parameters::{
-    InteractiveParameters, Parameters, RepairParameters, UdpTransportParameters,
+    FallBackParameters, InteractiveParameters, Parameters, RepairParameters, UdpTransportParameters,
 };
 use crate::queue::{Burst, SendQueue};
 use crate::rules::{PathLimit, RuleTable, Treatment};
@@ -76,6 +76,13 @@ fn is_whole(key: &SessionKey, protocol: u8) -> bool {
     key.protocol == protocol && key.source.port != 0
 }
 
+/// Whether a TCP segment opens a connection, or answers one that does.
+fn opens(segments: &Segments, header: &Header) -> bool {
+    const SYN: u8 = 0x02;
+    let flags = segments.packet().bytes().get(header.header_len + 13);
+    flags.is_some_and(|flags| flags & SYN != 0)
+}
+
 /// Whether interactive flows are recognised: not with the schedulers of the seeds, so that these do
 /// what the publications say.
 fn recognises(config: &PeerConfig) -> bool {
@@ -107,6 +114,7 @@ pub(crate) struct Sending {
     parameters: RepairParameters,
     udp_transport: UdpTransportParameters,
     interactive: InteractiveParameters,
+    fall_back: FallBackParameters,
     /// Whether interactive flows are recognised.
     recognises: bool,
     sessions: OutgoingSessions,
@@ -171,6 +179,7 @@ impl Sending {
             parameters: parameters.repair,
             udp_transport: parameters.udp_transport,
             interactive: parameters.interactive,
+            fall_back: parameters.fall_back,
             recognises: recognises(config),
             sessions: OutgoingSessions::new(limits.sessions, seed),
             next_session: 0,
@@ -271,6 +280,7 @@ impl Sending {
     }
 
     /// Queues a packet or super-packet from the host to `peer`, which is treated as `rules` say.
+    /// Returns whether its session is [stuck](Outgoing::is_stuck).
     ///
     /// # Errors
     ///
@@ -282,7 +292,7 @@ impl Sending {
         mut segments: Segments,
         rules: &RuleTable,
         peer: &str,
-    ) -> Result<(), DropReason> {
+    ) -> Result<bool, DropReason> {
         let key = header.session();
         let slot = match self.sessions.find(&key) {
             Some(slot) => slot,
@@ -295,6 +305,7 @@ impl Sending {
         // the paths of the data.
         let speaks = key.protocol != protocol::TCP || stream.is_some_and(|(len, _)| len > 0);
         let mut treatment = Treatment::default();
+        let mut stuck = false;
         if let Some(session) = self.sessions.get_mut(slot) {
             let (count, len) = (segments.count(), segments.segment_len(0));
             treatment = rules.treatment_in(&mut session.known_rules, peer, header, len);
@@ -321,6 +332,9 @@ impl Sending {
                 if self.parameters.drops_waiting && !news && self.queue.flow_bytes(slot) > 0 {
                     return Err(DropReason::Waits);
                 }
+                if (len > 0 || opens(&segments, header)) && self.queue.flow_bytes(slot) == 0 {
+                    stuck = session.is_stuck(now, end, &self.fall_back);
+                }
             }
         }
         if let Some(idle) = self.idle_since.take()
@@ -329,7 +343,15 @@ impl Sending {
             self.busy_since = now;
         }
         self.queue.push(now, slot, treatment.priority, Queued { segments, treatment });
-        Ok(())
+        Ok(stuck)
+    }
+
+    /// Ends the session `key`, and hands what waits of it in the queue to `take`. Packets in flight
+    /// are not sent again.
+    pub(crate) fn end_session(&mut self, key: &SessionKey, mut take: impl FnMut(Segments, usize)) {
+        let Some(slot) = self.sessions.find(key) else { return };
+        self.queue.take_flow(slot, |item, segment| take(item.segments.clone(), segment));
+        self.sessions.remove(slot);
     }
 
     fn open_session(&mut self, now: Instant, key: SessionKey) -> u32 {

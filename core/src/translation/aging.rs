@@ -46,6 +46,10 @@ impl<K: Ord + Copy, V> Aging<K, V> {
         self.entries.iter().map(|(key, entry)| (key, &entry.value))
     }
 
+    pub(crate) fn get(&self, key: &K) -> Option<&V> {
+        self.entries.get(key).map(|entry| &entry.value)
+    }
+
     /// The entry of `key`, marked as used at `now`.
     pub(crate) fn touch(&mut self, now: Instant, key: &K) -> Option<&mut V> {
         let entry = self.entries.get_mut(key)?;

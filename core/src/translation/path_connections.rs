@@ -115,6 +115,16 @@ impl PathConnections {
         }
     }
 
+    /// Whether the connection `key` may leave the paths from now on: it has not begun there, or
+    /// is still opening. Then it is none of these any more.
+    pub(crate) fn give_up(&mut self, key: &SessionKey) -> bool {
+        match self.connections.get(key) {
+            None => true,
+            Some(Life::Begins) => self.connections.remove(key).is_some(),
+            Some(Life::Open | Life::Ends) => false,
+        }
+    }
+
     /// Drops idle connections.
     pub(crate) fn expire(&mut self, now: Instant) {
         while self.connections.expire(now).is_some() {}

@@ -33,6 +33,8 @@ pub struct Changeable {
     pub path_properties: BTreeMap<String, PathProperties>,
     /// The nodes to associate with.
     pub peers: Vec<PeerConfig>,
+    /// The settings of nodes that are found, without what tells them apart; `None`: none are.
+    pub found: Option<PeerConfig>,
     /// Rules; the first that matches a packet decides.
     pub rules: RuleList,
 }
@@ -179,12 +181,12 @@ impl Changeable {
 
     /// Whether paths of any peer may use `encapsulation`.
     pub(crate) fn permits(&self, encapsulation: Encapsulation) -> bool {
-        permit(&self.peers, encapsulation)
+        permit(&self.peers, self.found.as_ref(), encapsulation)
     }
 
     /// Whether a peer permits no other encapsulation than `encapsulation`.
     pub(crate) fn requires(&self, encapsulation: Encapsulation) -> bool {
-        require(&self.peers, encapsulation)
+        require(&self.peers, self.found.as_ref(), encapsulation)
     }
 
     /// Whether packets of configured peers are captured.
@@ -280,6 +282,7 @@ impl Settings {
             path_encapsulations: self.path_encapsulations.clone(),
             path_properties: self.path_properties.clone(),
             peers: self.peers.clone(),
+            found: self.found().cloned(),
             rules: RuleList::of_file(&self.rules),
         }
     }

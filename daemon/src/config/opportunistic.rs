@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use mpip_core::{DEFAULT_PORT, Opportunistic};
+use mpip_core::{DEFAULT_PORT, Opportunistic, PeerConfig};
 use toml::Spanned;
 
 use super::problems::Problems;
-use super::raw;
 use super::settings::OpportunisticSettings;
 use super::values::{integer, prefixes};
+use super::{peer, raw};
 
 /// Default file of pinned keys.
 const DEFAULT_PINS: &str = "/var/lib/mpip/known_nodes";
@@ -26,6 +26,7 @@ const PREFIXES_MAX: usize = 1_024;
 pub(super) fn resolve(
     raw: &Spanned<raw::Opportunistic>,
     directory: &Path,
+    path_interfaces: Option<&[String]>,
     problems: &mut Problems<'_>,
 ) -> Option<OpportunisticSettings> {
     let before = problems.count();
@@ -56,6 +57,10 @@ pub(super) fn resolve(
         Some(days) => integer(days, "pins_expire_days", 0..=EXPIRY_MAX, problems),
         None => Some(DEFAULT_EXPIRY),
     };
+    let peer = match &raw.peer {
+        Some(section) => peer::found(section, path_interfaces, problems),
+        None => PeerConfig::unnamed(),
+    };
     if problems.count() > before {
         return None;
     }
@@ -65,7 +70,7 @@ pub(super) fn resolve(
         port: port?,
         pins,
         pin_expiry: expiry.filter(|days| *days > 0),
-        ..Opportunistic::default()
+        peer,
     };
     Some(OpportunisticSettings { engine, pins_file })
 }

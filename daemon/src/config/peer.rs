@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -77,33 +78,7 @@ impl<'a> Peers<'a> {
         }
         let exclusive = exclusive(raw, policy, &endpoints, problems);
         let reaches = prefixes(&raw.reaches, "reaches", problems);
-        let scheduler = named(raw.scheduler.as_ref(), "scheduler", SchedulerKind::NAMES, problems)
-            .unwrap_or_default();
-        let fixed_weights = self.fixed_weights(raw, scheduler, problems);
-        let weight_adaptation = weight_adaptation(raw, scheduler, problems);
-        let congestion_control = named(
-            raw.congestion_control.as_ref(),
-            "congestion_control",
-            CongestionControlKind::NAMES,
-            problems,
-        )
-        .unwrap_or_default();
-        let encapsulation = named(
-            raw.encapsulation.as_ref(),
-            "encapsulation",
-            EncapsulationPolicy::NAMES,
-            problems,
-        )
-        .unwrap_or_default();
-        let tcp_port =
-            raw.tcp_port.as_ref().and_then(|port| integer(port, "tcp_port", 1..=65_535, problems));
-        let max_paths = raw
-            .max_paths
-            .as_ref()
-            .and_then(|paths| integer(paths, "max_paths", MAX_PATHS, problems));
-        let loss_policy =
-            named(raw.loss_policy.as_ref(), "loss_policy", LossPolicy::NAMES, problems)
-                .unwrap_or_default();
+        let carriage = carriage(raw, self.path_interfaces, problems);
         if problems.count() > before {
             return None;
         }
@@ -117,16 +92,7 @@ impl<'a> Peers<'a> {
             exclusive,
             reaches,
             policy,
-            scheduler,
-            fixed_weights,
-            weight_adaptation,
-            congestion_control,
-            max_paths,
-            loss_policy,
-            resequencing: raw.resequencing.unwrap_or(true),
-            ack_thinning: raw.ack_thinning.unwrap_or(true),
-            encapsulation,
-            tcp_port,
+            ..carriage
         })
     }
 
@@ -262,39 +228,130 @@ impl<'a> Peers<'a> {
             }
         }
     }
+}
 
-    fn fixed_weights(
-        &self,
-        peer: &raw::Peer,
-        scheduler: SchedulerKind,
-        problems: &mut Problems<'_>,
-    ) -> Vec<(String, u16)> {
-        let Some(weights) = &peer.weights else {
-            return Vec::new();
-        };
-        if scheduler != SchedulerKind::Weighted {
-            let message =
-                format!("weights: expected only with scheduler `weighted`, found `{scheduler}`");
-            problems.add(&weights.span(), message);
-        }
-        let mut resolved = Vec::new();
-        for (interface, weight) in weights.get_ref() {
-            let unknown = self.path_interfaces.filter(|known| !known.contains(interface));
-            if let Some(known) = unknown {
-                let expected = names(known.iter().map(String::as_str));
-                let message = format!(
-                    "weights: expected interfaces that a [[path]] names ({expected}), found \
-                     `{interface}`"
-                );
-                problems.add(&weight.span(), message);
-            }
-            let key = format!("weights.{interface}");
-            if let Some(weight) = integer(weight, &key, 1..=1000, problems) {
-                resolved.push((interface.clone(), weight));
-            }
-        }
-        resolved
+/// How packets to peers are carried, in a configuration without name, key and addresses: the keys
+/// that configured peers and those that are found have alike.
+fn carriage(
+    raw: &raw::Peer,
+    path_interfaces: Option<&[String]>,
+    problems: &mut Problems<'_>,
+) -> PeerConfig {
+    let scheduler = named(raw.scheduler.as_ref(), "scheduler", SchedulerKind::NAMES, problems)
+        .unwrap_or_default();
+    let fixed_weights = fixed_weights(raw, path_interfaces, scheduler, problems);
+    let weight_adaptation = weight_adaptation(raw, scheduler, problems);
+    let congestion_control = named(
+        raw.congestion_control.as_ref(),
+        "congestion_control",
+        CongestionControlKind::NAMES,
+        problems,
+    )
+    .unwrap_or_default();
+    let encapsulation =
+        named(raw.encapsulation.as_ref(), "encapsulation", EncapsulationPolicy::NAMES, problems)
+            .unwrap_or_default();
+    let tcp_port =
+        raw.tcp_port.as_ref().and_then(|port| integer(port, "tcp_port", 1..=65_535, problems));
+    let max_paths =
+        raw.max_paths.as_ref().and_then(|paths| integer(paths, "max_paths", MAX_PATHS, problems));
+    let loss_policy = named(raw.loss_policy.as_ref(), "loss_policy", LossPolicy::NAMES, problems)
+        .unwrap_or_default();
+    PeerConfig {
+        scheduler,
+        fixed_weights,
+        weight_adaptation,
+        congestion_control,
+        max_paths,
+        loss_policy,
+        resequencing: raw.resequencing.unwrap_or(true),
+        ack_thinning: raw.ack_thinning.unwrap_or(true),
+        encapsulation,
+        tcp_port,
+        ..PeerConfig::unnamed()
     }
+}
+
+/// The settings of peers that are found, from a section with the keys of a `[[peer]]`. Keys that
+/// say who a peer is, and what nobody may be trusted with, are refused.
+pub(super) fn found(
+    section: &Spanned<raw::Peer>,
+    path_interfaces: Option<&[String]>,
+    problems: &mut Problems<'_>,
+) -> PeerConfig {
+    let raw = section.get_ref();
+    let span = |value: Option<Range<usize>>| value.unwrap_or_else(|| section.span());
+    let first = |list: &[Spanned<String>]| list.first().map(Spanned::span);
+    let exclusive = raw.exclusive.as_ref().map(Spanned::span);
+    let host_mode = raw.host_mode.as_ref().map(Spanned::span);
+    let theirs = "a node that is found has the addresses at which it proved to receive";
+    let refused = [
+        ("name", raw.name.as_ref().map(Spanned::span), "a node that is found has its address"),
+        ("public_key", raw.public_key.as_ref().map(Spanned::span), "`pins` has keys"),
+        (
+            "preshared_key_file",
+            raw.preshared_key_file.as_ref().map(Spanned::span),
+            "a node that is found has no secret of ours",
+        ),
+        ("endpoints", first(&raw.endpoints), theirs),
+        ("allowed_prefixes", first(&raw.allowed_prefixes), theirs),
+        ("reaches", first(&raw.reaches), "a node that is found reaches this host alone"),
+        ("host_mode", host_mode, "a node that is found is always in host mode"),
+        ("exclusive", exclusive, "it belongs to the section [opportunistic] itself"),
+        (
+            "default_route",
+            raw.default_route.then(|| section.span()),
+            "a node that is found gets none but its own packets",
+        ),
+        (
+            "policy",
+            raw.policy.as_ref().map(Spanned::span),
+            "packets to a node are plain IP until it is found, so it is always `prefer`",
+        ),
+    ];
+    for (key, at, why) in refused {
+        if at.is_some() {
+            let message = format!(
+                "{key}: expected in a [[peer]] only, found in \
+                [opportunistic.peer]: {why}"
+            );
+            problems.add(&span(at), message);
+        }
+    }
+    carriage(raw, path_interfaces, problems)
+}
+
+fn fixed_weights(
+    peer: &raw::Peer,
+    path_interfaces: Option<&[String]>,
+    scheduler: SchedulerKind,
+    problems: &mut Problems<'_>,
+) -> Vec<(String, u16)> {
+    let Some(weights) = &peer.weights else {
+        return Vec::new();
+    };
+    if scheduler != SchedulerKind::Weighted {
+        let message =
+            format!("weights: expected only with scheduler `weighted`, found `{scheduler}`");
+        problems.add(&weights.span(), message);
+    }
+    let mut resolved = Vec::new();
+    for (interface, weight) in weights.get_ref() {
+        let unknown = path_interfaces.filter(|known| !known.contains(interface));
+        if let Some(known) = unknown {
+            let expected = names(known.iter().map(String::as_str));
+            let message = format!(
+                "weights: expected interfaces that a [[path]] names ({expected}), found \
+                 `{interface}`"
+            );
+            problems.add(&weight.span(), message);
+        }
+        let key = format!("weights.{interface}");
+        if let Some(weight) = integer(weight, &key, 1..=1000, problems) {
+            resolved.push((interface.clone(), weight));
+        }
+    }
+    resolved
 }
 
 /// The settings of the seeds' Algorithm 1, which only adapting weights have.

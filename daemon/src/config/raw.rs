@@ -69,6 +69,7 @@ pub(super) struct Opportunistic {
     pub(super) pins: Option<Spanned<String>>,
     pub(super) pins_expire_days: Option<Spanned<i64>>,
     pub(super) port: Option<Spanned<i64>>,
+    pub(super) peer: Option<Spanned<Peer>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -43,8 +43,9 @@ pub(super) fn resolve(file: &Path, text: &str) -> Result<Settings, Vec<Problem>>
     };
     let rules = rule::resolve(&raw.rule, &known, &mut problems);
     let opportunistic = raw.opportunistic.as_ref();
-    let opportunistic =
-        opportunistic.and_then(|raw| opportunistic::resolve(raw, directory, &mut problems));
+    let opportunistic = opportunistic.and_then(|raw| {
+        opportunistic::resolve(raw, directory, path_interfaces.as_deref(), &mut problems)
+    });
     let context = gateway::Context { file, own_key, addresses: &addresses, peers: &peers };
     let gateway = raw.gateway.as_ref();
     let gateway = gateway.and_then(|raw| gateway::resolve(raw, &context, &mut problems));

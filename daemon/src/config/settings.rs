@@ -102,12 +102,12 @@ pub struct OpportunisticSettings {
 impl Settings {
     /// Whether paths of any peer may use `encapsulation`.
     pub(crate) fn permits(&self, encapsulation: Encapsulation) -> bool {
-        permit(&self.peers, encapsulation)
+        permit(&self.peers, self.found(), encapsulation)
     }
 
     /// Whether a peer permits no other encapsulation than `encapsulation`.
     pub(crate) fn requires(&self, encapsulation: Encapsulation) -> bool {
-        require(&self.peers, encapsulation)
+        require(&self.peers, self.found(), encapsulation)
     }
 
     /// Whether the daemon keeps the permission to open raw sockets, for paths by TCP. Without any
@@ -116,24 +116,38 @@ impl Settings {
         self.peers.is_empty() || self.permits(Encapsulation::Tcp)
     }
 
+    /// The settings of peers that are found, if any are.
+    pub(crate) fn found(&self) -> Option<&PeerConfig> {
+        self.opportunistic.as_ref().map(|settings| &settings.engine.peer)
+    }
+
     /// Whether captured packets of this host may have to leave as plain IP.
     pub(crate) fn gives_back(&self) -> bool {
         self.opportunistic.is_some() || capture(&self.peers)
     }
 }
 
-/// Whether paths of any of `peers` may use `encapsulation`.
-pub(super) fn permit(peers: &[PeerConfig], encapsulation: Encapsulation) -> bool {
-    peers.iter().any(|peer| peer.encapsulation.permits(encapsulation))
+/// Whether paths of any of `peers`, or of those that are `found`, may use `encapsulation`.
+pub(super) fn permit(
+    peers: &[PeerConfig],
+    found: Option<&PeerConfig>,
+    encapsulation: Encapsulation,
+) -> bool {
+    peers.iter().chain(found).any(|peer| peer.encapsulation.permits(encapsulation))
 }
 
-/// Whether one of `peers` permits no other encapsulation than `encapsulation`.
-pub(super) fn require(peers: &[PeerConfig], encapsulation: Encapsulation) -> bool {
+/// Whether one of `peers`, or those that are `found`, permit no other encapsulation than
+/// `encapsulation`.
+pub(super) fn require(
+    peers: &[PeerConfig],
+    found: Option<&PeerConfig>,
+    encapsulation: Encapsulation,
+) -> bool {
     let other = match encapsulation {
         Encapsulation::Udp => Encapsulation::Tcp,
         Encapsulation::Tcp => Encapsulation::Udp,
     };
-    peers.iter().any(|peer| !peer.encapsulation.permits(other))
+    peers.iter().chain(found).any(|peer| !peer.encapsulation.permits(other))
 }
 
 /// Whether packets of any of `peers` are captured.

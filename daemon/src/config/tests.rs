@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use mpip_core::rules::Origin;
 use mpip_core::{
-    CongestionControlKind, EncapsulationPolicy, LossPolicy, Policy, Priority, RateLimit, Rule,
-    SchedulerKind,
+    CongestionControlKind, Encapsulation, EncapsulationPolicy, LossPolicy, PeerConfig, Policy,
+    Priority, RateLimit, Rule, SchedulerKind,
 };
 
 use super::*;
@@ -415,6 +415,96 @@ fn peer_errors_name_the_line() {
             ),
         ],
     );
+}
+
+const NODE: &str = "[node]\nprivate_key_file = 'node.key'\n";
+
+/// A configuration in which nodes are found that have `lines`, from line 6 on.
+fn with_found(lines: &str) -> String {
+    format!("{NODE}[opportunistic]\nprefixes = ['198.18.0.0/15']\n[opportunistic.peer]\n{lines}")
+}
+
+#[test]
+fn nodes_that_are_found_have_settings_as_a_configured_peer_has_them() {
+    let directory = Directory::new("found");
+    let lines = "scheduler = 'weighted'\nweights = { eth0 = 1000 }\n\
+                 congestion_control = 'cubic'\nmax_paths = 3\nloss_policy = 'off'\n\
+                 resequencing = false\nack_thinning = false\nencapsulation = 'tcp'\ntcp_port = 443";
+    let settings = directory.parse(&with_found(lines)).expect("valid");
+    assert!(settings.requires(Encapsulation::Tcp), "there is no other peer");
+    let found = settings.changeable().found.expect("the section is there");
+    let configured = directory.parse(&with_peer(lines)).expect("valid").peers.remove(0);
+    let apart = PeerConfig::unnamed();
+    let expected = PeerConfig {
+        name: apart.name,
+        public_key: apart.public_key,
+        preshared_key: apart.preshared_key,
+        endpoints: vec![],
+        allowed_prefixes: vec![],
+        exclusive: vec![],
+        reaches: vec![],
+        host_mode: true,
+        policy: Policy::Prefer,
+        ..configured
+    };
+    assert_eq!(found, expected);
+
+    let text = format!("{NODE}[opportunistic]\nprefixes = ['198.18.0.0/15']\n");
+    let settings = directory.parse(&text).expect("valid");
+    assert_eq!(settings.changeable().found, Some(PeerConfig::unnamed()));
+    assert!(settings.permits(Encapsulation::Tcp) && !settings.requires(Encapsulation::Tcp));
+    assert_eq!(directory.parse(NODE).expect("valid").changeable().found, None);
+}
+
+#[test]
+fn what_nobody_is_given_who_is_only_found_is_refused_with_the_reason() {
+    let only = "expected in a [[peer]] only, found in [opportunistic.peer]: ";
+    let cases = [
+        ("name = 'x'", "name", "a node that is found has its address"),
+        ("public_key = 'x'", "public_key", "`pins` has keys"),
+        (
+            "preshared_key_file = 'x'",
+            "preshared_key_file",
+            "a node that is found has no secret of ours",
+        ),
+        (
+            "endpoints = ['198.18.0.2:1']",
+            "endpoints",
+            "a node that is found has the addresses at which it proved to receive",
+        ),
+        (
+            "allowed_prefixes = ['198.18.0.2/32']",
+            "allowed_prefixes",
+            "a node that is found has the addresses at which it proved to receive",
+        ),
+        ("reaches = ['::/0']", "reaches", "a node that is found reaches this host alone"),
+        ("host_mode = false", "host_mode", "a node that is found is always in host mode"),
+        ("exclusive = []", "exclusive", "it belongs to the section [opportunistic] itself"),
+        (
+            "policy = 'require'",
+            "policy",
+            "packets to a node are plain IP until it is found, so it is always `prefer`",
+        ),
+    ];
+    let directory = Directory::new("found-refused");
+    for (line, key, why) in cases {
+        let expected = format!("6: {key}: {only}{why}");
+        assert_eq!(directory.problems(&with_found(line)), [expected], "{line}");
+    }
+    // As a whole, because this key has no place of its own.
+    let expected =
+        format!("5: default_route: {only}a node that is found gets none but its own packets");
+    assert_eq!(directory.problems(&with_found("default_route = true")), [expected]);
+    let cases = [
+        ("max_paths = 65", "6: max_paths: expected a number from 1 to 64, found 65"),
+        ("schedular = 'earliest'", "6: unknown key `schedular`: did you mean `scheduler`?"),
+        (
+            "weights = { eth0 = 1 }",
+            "6: weights: expected only with scheduler `weighted`, found `earliest`",
+        ),
+    ];
+    let cases = cases.map(|(line, expected)| (with_found(line), expected));
+    assert_problems("found-wrong", &cases);
 }
 
 #[test]

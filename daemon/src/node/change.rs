@@ -29,10 +29,9 @@ impl Node {
             }
         };
         let dropped = self.in_force.overrides(start).count();
-        let effective = self.in_force.effective(&change);
-        let interfaces = reload::interfaces_differ(self.in_force.changeable(), &effective);
+        let before = self.in_force.changeable().clone();
         let done = self.apply(change, poller)?;
-        let report = reload::report(done, interfaces, dropped);
+        let report = reload::report(done, (&before, self.in_force.changeable()), dropped);
         log::info!("{}", reload::summary(&report));
         self.reloads.push(Reload { start, report, reply });
         Ok(())
@@ -139,6 +138,11 @@ impl Node {
         self.follow_captures(now);
         self.network.reconfigure(now, &to);
         self.settings.follow(&to);
+        if let Some(found) = to.found.clone()
+            && to.found != self.in_force.changeable().found
+        {
+            self.engine.handle_command(now, Command::UnknownPeers(found));
+        }
         let interfaces = to.interfaces();
         if interfaces != self.in_force.changeable().interfaces() {
             self.engine.handle_command(now, Command::Interfaces(interfaces));

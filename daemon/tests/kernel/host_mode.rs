@@ -244,3 +244,51 @@ fn strict_reverse_path_filters_are_no_obstacle_and_are_put_back() {
     transfer.finish();
     drop(daemon_b);
 }
+
+/// Host b's firewall refuses TCP that comes from the TUN device. The paths work all the time, so
+/// the transfers fall back alone: one that ran before, and one that begins meanwhile.
+#[test]
+fn what_a_firewall_refuses_on_the_device_is_plain_alone() {
+    if !can_run(&["nft"]) {
+        return;
+    }
+    let (a, b) = two_hosts("alone", 2, &[Family::V4]);
+    let directory = Directory::new("alone");
+    let running = Transfer::start(&a, &b, ip("198.18.0.2"), RATE);
+    running.advance(4 << 20);
+    b.nft(
+        "table inet suspicious {
+             chain input {
+                 type filter hook input priority 0;
+                 iifname \"mpip0\" meta l4proto tcp drop
+             }
+         }",
+    );
+    let (daemon_a, daemon_b) = both(&a, &b, &directory);
+    let plain = || daemon_a.peer().plain_session_count;
+    wait_for("the running transfer falls back", || plain() == 1);
+    running.advance(4 << 20);
+    let new = Transfer::start(&a, &b, ip("198.18.1.2"), RATE);
+    wait_for("the new transfer falls back", || plain() == 2);
+    new.advance(4 << 20);
+
+    assert_eq!(daemon_a.traffic(), "multipath", "{}", daemon_a.log());
+    assert!(a.ping("198.18.0.2", 3), "{}", daemon_a.log());
+    let status = mpip_api::status(&daemon_a.socket, true).expect("it answers");
+    let peer = &status.peers[0];
+    let mut to: Vec<_> = peer.plain_sessions.iter().map(|it| it.destination.ip()).collect();
+    to.sort_unstable();
+    assert_eq!(to, [ip("198.18.0.2"), ip("198.18.1.2")]);
+    assert!(peer.plain_packets > 1_000, "{}", peer.plain_packets);
+    let told = status.events.iter().find(|event| event.name == "plain-session");
+    assert_eq!(told.map(|event| event.count), Some(2));
+    running.finish();
+    new.finish();
+
+    // Without the firewall a new one uses the paths.
+    b.exec("nft", &["delete", "table", "inet", "suspicious"]);
+    let before = daemon_b.peer().received_bytes;
+    Transfer::whole(&a, &b, ip("198.18.0.2"), 8 << 20).finish();
+    assert!(daemon_b.peer().received_bytes - before > 8 << 20, "{}", daemon_a.log());
+    assert_eq!(plain(), 2, "the others are not idle for long enough yet");
+}

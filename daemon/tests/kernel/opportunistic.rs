@@ -6,6 +6,7 @@
 //!   eth1 198.18.1.1/24 ---------- eth1 198.18.1.2/24     veth
 //! ```
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 
@@ -14,11 +15,12 @@ use crate::common::Daemon;
 use crate::common::Directory;
 use crate::common::Family;
 use crate::common::Host;
+use crate::common::Transfer;
 use crate::common::key;
 use crate::common::run;
 use crate::common::two_hosts;
 use crate::common::wait_for;
-use mpip_api::{DestinationStatus, PeerStatus};
+use mpip_api::{DestinationStatus, PeerStatus, Request, Response};
 use mpip_testing::can_run;
 
 fn configuration(number: u8, keys: (u8, u8), lines: &str) -> Configuration<'_> {
@@ -174,4 +176,74 @@ fn a_host_without_mpip_is_asked_five_times_and_nothing_else_happens() {
     assert!(!directory.0.join("known").exists());
     assert!(host_a.ping("198.18.0.2", 3));
     drop(open);
+}
+
+/// Everything by UDP is dropped at this host.
+const NO_UDP: &str = "
+    table inet no-udp {
+        chain input { type filter hook input priority 0; meta l4proto udp drop; }
+        chain output { type filter hook output priority 0; meta l4proto udp drop; }
+    }";
+
+/// The encapsulations of the working paths with the peer that was found, each once.
+fn kinds(daemon: &Daemon) -> BTreeSet<String> {
+    let paths = found(daemon).map(|peer| peer.paths).unwrap_or_default();
+    paths.into_iter().filter(|it| it.state == "active").map(|it| it.encapsulation).collect()
+}
+
+/// A transfer by plain IP makes the hosts find each other, moves to the paths, and one that begins
+/// later uses them too.
+#[test]
+fn hosts_whose_path_drops_udp_find_each_other_and_carry_tcp() {
+    if !can_run(&["nft"]) {
+        return;
+    }
+    let (host_a, host_b) = two_hosts("find-tcp", 2, &[Family::V4]);
+    host_a.nft(NO_UDP);
+    let directory = Directory::new("find-tcp");
+    let lines = |pins: &str| {
+        format!(
+            "[opportunistic]\nprefixes = ['198.18.0.0/15']\nexclusive = ['198.18.0.0/15']\n\
+             pins = '{pins}'\n[opportunistic.peer]\nscheduler = 'round-robin'\n\
+             congestion_control = 'cubic'\nmax_paths = 1"
+        )
+    };
+    let (lines_a, lines_b) = (lines("known"), lines("other"));
+    let daemon_a = Daemon::start(&host_a, &directory, &configuration(1, (1, 8), &lines_a));
+    let daemon_b = Daemon::start(&host_b, &directory, &configuration(2, (2, 9), &lines_b));
+    let address: IpAddr = "198.18.0.2".parse().expect("valid");
+    let transfer = Transfer::start(&host_a, &host_b, address, 4 << 20);
+    let tcp = BTreeSet::from(["tcp".to_owned()]);
+    wait_for("paths by TCP", || kinds(&daemon_a) == tcp && kinds(&daemon_b) == tcp);
+    let carried = || found(&daemon_b).map_or(0, |peer| peer.received_bytes);
+    let before = carried();
+    wait_for("the transfer is on the paths", || carried() > before + (1 << 20));
+    transfer.finish();
+    Transfer::whole(&host_a, &host_b, address, 8 << 20).finish();
+    assert!(carried() > before + (8 << 20), "{}", daemon_b.log());
+
+    for daemon in [&daemon_a, &daemon_b] {
+        let peer = found(daemon).expect("it is there");
+        assert_eq!((&*peer.scheduler, &*peer.congestion_control), ("round-robin", "cubic"));
+        assert_eq!(peer.policy, "prefer");
+    }
+    assert_eq!(found(&daemon_a).map(|peer| used(&peer)), Some(1), "max_paths");
+
+    // Other settings, while the association goes on.
+    let age = || found(&daemon_a).and_then(|peer| peer.handshake_age_ms).expect("keys");
+    let before = age();
+    let changed = lines("known").replace("max_paths = 1", "").replace("'cubic'", "'reno'");
+    configuration(1, (1, 8), &changed).write(&directory, "");
+    let reply = daemon_a.ask(&Request::Reload).expect("an answer");
+    let Response::Reloaded { changes: report } = reply else { panic!("{reply:?}") };
+    assert!(report.found && report.changed.is_empty() && !report.interfaces, "{report:?}");
+    let peer = found(&daemon_a).expect("it is still there");
+    assert_eq!((&*peer.scheduler, &*peer.congestion_control), ("round-robin", "reno"));
+    assert!(age() > before, "the same keys");
+    assert!(host_a.ping("198.18.0.2", 3));
+}
+
+/// Paths that carry packets.
+fn used(peer: &PeerStatus) -> usize {
+    peer.paths.iter().filter(|path| path.state == "active").count()
 }

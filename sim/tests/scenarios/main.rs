@@ -8,6 +8,7 @@ mod attacker;
 mod bottleneck;
 mod clock_drift;
 mod cost;
+mod found_by_tcp;
 mod harm;
 mod inner_bbr;
 mod interactive;

@@ -3,11 +3,17 @@
 use mpip_crypto::PrivateKey;
 use mpip_wire::{AnswerRepr, QueryRepr};
 
-use super::super::harness::{Out, Packets, Pair, SECOND, address, locals, sequences, tcp};
+use super::super::harness::{
+    Out, Packets, Pair, SECOND, TCP_LOCAL, TCP_PORT, address, locals, locals_with_tcp, sequences,
+    tcp,
+};
 use super::super::*;
 use crate::availability::AvailabilityState;
-use crate::config::Opportunistic;
-use crate::config::Pin;
+use crate::config::{EncapsulationPolicy, Opportunistic, Pin, Policy, SchedulerKind};
+use crate::engine::Command;
+use mpip_transport::PathState;
+use mpip_transport::cc::CongestionControlKind;
+use mpip_types::Encapsulation;
 use mpip_types::Offload;
 use mpip_types::PacketPool;
 
@@ -481,4 +487,150 @@ fn a_query_leaves_from_the_address_in_use_first_and_then_from_the_others() {
         pair.now += SECOND;
     }
     assert_eq!(from, [1, 0, 1, 0, 1]);
+}
+
+/// Both nodes accept unknown peers, by `policy` alone where that says so, and have addresses for
+/// UDP and TCP.
+fn with_tcp(policy: EncapsulationPolicy) -> Pair {
+    let mut pair = unknown_peers(|_, config| {
+        let peer = &mut config.opportunistic.as_mut().expect("set").peer;
+        (peer.encapsulation, peer.tcp_port) = (policy, Some(TCP_PORT));
+    });
+    for host in 0..2 {
+        let list = locals_with_tcp(host);
+        pair.engines[host].handle_command(pair.now, Command::LocalAddresses(list));
+    }
+    pair.tap = Some(Vec::new());
+    pair
+}
+
+/// Whether each query of host 0 since the last call went by TCP.
+fn queries_by_tcp(pair: &mut Pair) -> Vec<bool> {
+    let sent = pair.tapped().into_iter().filter(|sent| sent.host == 0 && sent.bytes[0] == 5);
+    sent.map(|sent| sent.to.local.0 >= TCP_LOCAL).collect()
+}
+
+fn kinds(pair: &Pair, host: usize) -> Vec<Encapsulation> {
+    let status = pair.engines[host].status(pair.now, false);
+    let paths = status.peers.iter().flat_map(|peer| &peer.paths);
+    let works = paths.filter(|path| path.state == PathState::Active);
+    works.map(|path| path.encapsulation).collect()
+}
+
+///
+#[test]
+fn queries_alternate_between_udp_and_tcp_where_both_are_permitted() {
+    for (policy, expected) in [
+        (EncapsulationPolicy::Auto, [false, true, false, true, false]),
+        (EncapsulationPolicy::Udp, [false; 5]),
+        (EncapsulationPolicy::Tcp, [true; 5]),
+    ] {
+        let mut pair = with_tcp(policy);
+        pair.pass = |_, _, _| false;
+        talk(&mut pair);
+        pair.run_for(SECOND * 40);
+        assert_eq!(queries_by_tcp(&mut pair), expected, "{policy}");
+    }
+    // Without an address for UDP nothing is to be tried first.
+    let mut pair = with_tcp(EncapsulationPolicy::Auto);
+    let mut tcp = locals_with_tcp(0);
+    tcp.retain(|local| local.encapsulation == Encapsulation::Tcp);
+    pair.engines[0].handle_command(pair.now, Command::LocalAddresses(tcp));
+    talk(&mut pair);
+    pair.run_for(SECOND * 3);
+    assert_eq!(queries_by_tcp(&mut pair), [true]);
+    assert_eq!(kinds(&pair, 0), [Encapsulation::Tcp; 2]);
+}
+
+///
+#[test]
+fn unknown_peers_find_each_other_where_udp_is_blocked() {
+    let mut pair = with_tcp(EncapsulationPolicy::Auto);
+    pair.pass = |_, to, _| to.local.0 >= TCP_LOCAL;
+    talk(&mut pair);
+    pair.run_for(SECOND * 6);
+    assert_eq!(queries_by_tcp(&mut pair), [false, true], "the second was answered");
+    assert_eq!((established(&pair, 0), established(&pair, 1)), (vec![true], vec![true]));
+    assert_eq!(
+        (kinds(&pair, 0), kinds(&pair, 1)),
+        (vec![Encapsulation::Tcp; 2], vec![Encapsulation::Tcp; 2])
+    );
+    for n in 0..20 {
+        pair.send(0, &plain(0, n), Offload::default());
+        pair.send(1, &plain(1, 100 + n), Offload::default());
+    }
+    pair.run_for(SECOND);
+    assert_eq!(sequences(&pair.out[1].packets), (0..20).collect::<Vec<_>>());
+    assert_eq!(sequences(&pair.out[0].packets), (100..120).collect::<Vec<_>>());
+
+    // UDP returns, and takes the place of TCP as with configured peers.
+    pair.pass = |_, _, _| true;
+    pair.run_for(SECOND * 30);
+    assert_eq!(kinds(&pair, 0), [Encapsulation::Udp; 2]);
+}
+
+///
+#[test]
+fn an_answer_from_the_port_of_the_other_encapsulation_is_refused() {
+    let mut pair = with_tcp(EncapsulationPolicy::Udp);
+    pair.pass = |_, _, _| false;
+    talk(&mut pair);
+    pair.run_for(Duration::ZERO);
+    let query = pair.tapped().pop().expect("a query");
+    let nonce = u64::from_be_bytes(query.bytes[4..12].try_into().expect("8"));
+    let mut answer = vec![0; 44];
+    let repr = AnswerRepr { flags: 0, nonce, public_key: *public(1).as_bytes() };
+    repr.emit(&mut answer).expect("44 bytes");
+    let remote = SocketAddr::new(inner(1), TCP_PORT);
+    let elsewhere = PathAddress { remote, ..query.to };
+    assert_eq!(pair.deliver(0, elsewhere, &answer), Err(DropReason::Availability));
+    let gone = PathAddress { local: LocalId(77), ..query.to };
+    assert_eq!(pair.deliver(0, gone, &answer), Err(DropReason::Availability));
+    pair.deliver(0, query.to, &answer).expect("the address and port that were asked");
+}
+
+#[test]
+fn unknown_peers_have_the_settings_of_the_configuration_and_follow_their_changes() {
+    let settings = |config: &mut Config| {
+        let peer = &mut config.opportunistic.as_mut().expect("set").peer;
+        peer.scheduler = SchedulerKind::RoundRobin;
+        peer.congestion_control = CongestionControlKind::Cubic;
+        peer.max_paths = Some(1);
+        // What an unknown peer cannot have.
+        peer.policy = Policy::Require;
+        peer.endpoints = vec![address(1, 1)];
+        peer.allowed_prefixes = vec!["203.0.113.0/24".parse().expect("valid")];
+        peer.reaches = peer.allowed_prefixes.clone();
+    };
+    let mut pair = unknown_peers(|_, config| settings(config));
+    talk(&mut pair);
+    pair.run_for(SECOND);
+    let peer =
+        |pair: &Pair, host: usize| pair.engines[host].status(pair.now, false).peers.remove(0);
+    for host in 0..2 {
+        let peer = peer(&pair, host);
+        assert_eq!((peer.scheduler, peer.congestion_control), ("round-robin", "cubic"));
+        assert_eq!(peer.policy, Policy::Prefer);
+        let foreign = "203.0.113.1".parse().expect("valid");
+        assert_eq!(pair.engines[host].shared.prefixes.find(foreign), None);
+    }
+    let active = |pair: &Pair| {
+        let paths = peer(pair, 0).paths;
+        paths.iter().filter(|path| path.state == PathState::Active).count()
+    };
+    assert_eq!(active(&pair), 1);
+
+    let changed = PeerConfig { max_paths: None, ..PeerConfig::unnamed() };
+    let now = pair.now;
+    for engine in &mut pair.engines {
+        engine.handle_command(now, Command::UnknownPeers(changed.clone()));
+    }
+    pair.run_for(SECOND);
+    assert_eq!(peer(&pair, 0).scheduler, "earliest");
+    assert_eq!(active(&pair), 2);
+    let before = pair.engines[0].shared.prefixes.find(inner(1));
+    assert!(before.is_some(), "it is admitted as before");
+    pair.send(0, &plain(0, 7), Offload::default());
+    pair.run_for(SECOND);
+    assert_eq!(sequences(&pair.out[1].packets), [7]);
 }

@@ -360,3 +360,30 @@ fn an_address_without_nat_is_not_translated() {
     let sent = packet(Kind::Tcp(ACK), direct, server(), &[8; 10]);
     assert_eq!(up(&mut pair, &sent), [sent]);
 }
+
+/// A connection through a NAT that the other host does not answer, because its daemon has no port
+/// for it, is tried again as plain IP. One that is open cannot leave the paths.
+#[test]
+fn a_connection_through_a_nat_that_is_not_answered_opens_as_plain_ip() {
+    let mut pair = behind(|_, _| {});
+    open(&mut pair, 5_000);
+    assert_eq!(up(&mut pair, &packet(Kind::Tcp(ACK), client(5_000), server(), &[1; 9])).len(), 1);
+    let syn = packet(Kind::Tcp(SYN), client(5_001), server(), &[]);
+    let mut left = Vec::new();
+    for pause in [0, 1_000, 2_000, 4_000] {
+        pair.run_for(Duration::from_millis(pause));
+        up(&mut pair, &syn);
+        left.push(plain(&mut pair, 0).len());
+    }
+    assert_eq!(left, [0, 0, 1, 1]);
+    let ack = packet(Kind::Tcp(ACK), client(5_001), server(), &[2; 9]);
+    assert!(up(&mut pair, &ack).is_empty());
+    assert_eq!(plain(&mut pair, 0), [ack], "all of the connection is plain");
+
+    let stuck = packet(Kind::Tcp(ACK), client(5_000), server(), &[1; 9]);
+    for pause in [400, 800, 1_600, 3_200] {
+        pair.run_for(Duration::from_millis(pause));
+        assert_eq!(up(&mut pair, &stuck).len(), 1);
+    }
+    assert_eq!(plain(&mut pair, 0), [[0; 0]; 0]);
+}
