@@ -21,8 +21,8 @@ const MIN_MTU: u32 = 1280;
 /// What an Ethernet carries, assumed when there is no interface yet.
 const ETHERNET_MTU: u32 = 1500;
 
-/// Frames that wait in the device for the daemon. What comes beyond is lost, so this is more than 64
-/// connections send at once; the kernel's 500 is not.
+/// Frames that wait in the device for the daemon. What comes beyond is lost, so this is more than
+/// 64 connections send at once; the kernel's 500 is not.
 const QUEUE_LEN: u32 = 2_048;
 
 /// The TUN device's side of the host, set up for as long as this lives.

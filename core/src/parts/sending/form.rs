@@ -61,7 +61,8 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// The end of the frame as it lies in the packet's buffer: [`write`](Self::write) leaves it out.
+    /// The end of the frame, where it lies in the packet's buffer. [`write`](Self::write) leaves it
+    /// out.
     pub(crate) fn body(&self) -> &'a [u8] {
         match self {
             Self::Full(_) => &[],
