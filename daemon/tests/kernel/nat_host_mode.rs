@@ -189,6 +189,9 @@ fn two_clients_with_the_same_address_are_told_apart() {
         daemon.wait_for_capture(1);
     }
     wait_for("both NATs", || there.status().peers.iter().all(|peer| peer.nats.len() == 1));
+    // A connection that begins before its host knows of the NAT is not recognised as one later.
+    let knows = |daemon: &Daemon| daemon.peer().paths.iter().any(|path| path.observed.is_some());
+    wait_for("both know of their NAT", || knows(&first) && knows(&other));
     for site in &sites {
         site.client.sysctl("net/ipv4/ip_local_port_range", "40000 40001");
     }
