@@ -18,7 +18,7 @@ ENGINE := -p mpip-types -p mpip-wire -p mpip-crypto -p mpip-transport -p mpip-co
 WAITING := 16
 TESTS := MPIP_TEST_ALL=1 RUST_TEST_THREADS=$(WAITING) CARGO='$(CARGO)' sh scripts/test.sh
 
-.PHONY: help build demo check test lint unit audit test-all bench flame unshaped figures kill-matrix sim sweep \
+.PHONY: help build demo check test lint unit audit test-all bench flame instructions instructions-budget unshaped figures kill-matrix sim sweep \
 	lab setup mptcp metrics programs install static deb deb-test clean
 
 help: ## Show this list
@@ -55,9 +55,17 @@ lint: ## Format, clippy, documentation, what crates and modules may import
 unit: setup ## All tests, without the lints; one that cannot run fails
 	$(TESTS)
 
-audit: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/cargo-machete ## Licences, sources, unused dependencies
+audit: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/cargo-machete instructions ## Licences, sources, unused dependencies, instructions
 	$(TOOLS)/bin/cargo-deny --log-level error check licenses bans sources
 	$(TOOLS)/bin/cargo-machete
+
+instructions: setup ## Instructions per packet beside their budget, by callgrind
+	@sh scripts/setup.sh valgrind:valgrind
+	@sh scripts/instructions.sh
+
+instructions-budget: setup
+	@sh scripts/setup.sh valgrind:valgrind
+	@sh scripts/instructions.sh --write
 
 test-all: test audit sim kill-matrix ## All that shows whether it works: also 10,000 worlds (2 h)
 
