@@ -14,6 +14,8 @@ trap 'exit 130' INT TERM
 # Stacks are walked by frame pointers, which the ordinary build leaves out.
 RUSTFLAGS='-C force-frame-pointers=yes' cargo build --locked --quiet --release --target-dir $build -p mpip-daemon
 cp target/release/mpip-lab target/release/mpip $build/release/
+# The lab does not repeat what has results.
+rm -rf $build/results
 perf record -q -F 997 -g -o "$samples" $build/release/mpip-lab run floor --systems mpip --links netem --allow-busy \
     --repetitions 1 --seconds 5 --out $build/results
 perf script --comms mpipd -i "$samples" 2>/dev/null >$build/stacks

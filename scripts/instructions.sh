@@ -41,15 +41,14 @@ count() {
 }
 
 failed=
-[ "${1:-}" != --write ] || : >"$budget"
 for kind in bulk small; do
     few=$(count $kind 500)
     many=$(count $kind 1500)
     # shellcheck disable=SC2086
     found=$(echo $few $many | awk '{ printf "%.0f", ($3 - $1) / ($4 - $2) }')
     if [ "${1:-}" = --write ]; then
-        echo "$kind $found" >>"$budget"
-        echo "$kind: $found instructions per packet, written to $budget"
+        echo "$kind $found" >>"$work/budget"
+        echo "$kind: $found instructions per packet"
         continue
     fi
     allowed=$(awk -v kind=$kind '$1 == kind { print $2 }' "$budget")
@@ -62,4 +61,5 @@ for kind in bulk small; do
         echo "$kind: the budget can be lowered: make instructions-budget"
     fi
 done
+[ ! -f "$work/budget" ] || mv "$work/budget" "$budget"
 [ -z "$failed" ]
