@@ -9,6 +9,12 @@ use mpip_api::{
 
 use crate::units::{bytes, duration, percent, rate};
 
+/// The daemon's reason why a path takes no packets that costs more than others.
+pub(crate) const DEAR: &str = "kept for more than the cheaper paths carry";
+
+/// The daemon's reason why a path takes no packets at its upper rate.
+pub(crate) const AT_ITS_RATE: &str = "at its upper rate";
+
 /// Loss, as a share of the packets, from which it is mentioned.
 const LOSS_MENTIONED: f64 = 0.05;
 
@@ -45,12 +51,10 @@ pub(crate) fn path_state(path: &PathStatus) -> (Condition, String) {
             words(Spare, "an answer is overdue")
         }
         ("active", _) if path.resting => words(Good, "works, at rest"),
-        ("active", _)
-            if path.hold.as_deref() == Some("kept for more than the cheaper paths carry") =>
-        {
+        ("active", _) if path.hold.as_deref() == Some(DEAR) => {
             words(Good, "works, for more than the cheaper paths carry")
         }
-        ("active", _) if path.hold.as_deref() == Some("at its upper rate") => {
+        ("active", _) if path.hold.as_deref() == Some(AT_ITS_RATE) => {
             let most = path.rate_limit_bps().map(rate).unwrap_or_default();
             (Good, format!("works, at its upper rate of {most}"))
         }

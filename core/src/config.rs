@@ -179,7 +179,8 @@ pub struct PeerConfig {
 
 impl PeerConfig {
     /// A peer in host mode with all settings at their defaults, but without name, key and address:
-    /// what unknown peers are unless the configuration says otherwise.
+    /// what unknown peers are unless the configuration says otherwise, and what the configuration
+    /// of any other peer begins with.
     pub fn unnamed() -> Self {
         Self {
             name: String::new(),

@@ -74,10 +74,8 @@ mod tests {
     use std::time::Duration;
 
     use mpip_core::{
-        Command, Config, CongestionControlKind, DatagramSink, Ecn, Encapsulation,
-        EncapsulationPolicy, Engine, InnerPacket, Instant, Limits, LocalAddress, LocalId,
-        LossPolicy, PacketSink, Parameters, PathAddress, PeerConfig, Policy, SchedulerKind, Slot,
-        WeightAdaptation,
+        Command, Config, DatagramSink, Ecn, Encapsulation, Engine, InnerPacket, Instant, Limits,
+        LocalAddress, LocalId, PacketSink, Parameters, PathAddress, PeerConfig, Policy, Slot,
     };
     use mpip_crypto::PrivateKey;
 
@@ -101,23 +99,10 @@ mod tests {
         let peer = |number: u8| PeerConfig {
             name: format!("peer {number}"),
             public_key: *PrivateKey::from_bytes([number + 2; 32]).public_key(),
-            preshared_key: Default::default(),
             endpoints: vec![([198, 18, 0, number], 6182).into()],
-            allowed_prefixes: vec![],
-            exclusive: vec![],
-            reaches: vec![],
             host_mode: false,
             policy: Policy::Require,
-            scheduler: SchedulerKind::default(),
-            fixed_weights: vec![],
-            weight_adaptation: WeightAdaptation::default(),
-            congestion_control: CongestionControlKind::default(),
-            max_paths: None,
-            loss_policy: LossPolicy::Measured,
-            resequencing: true,
-            ack_thinning: true,
-            encapsulation: EncapsulationPolicy::Auto,
-            tcp_port: None,
+            ..PeerConfig::unnamed()
         };
         let config = Config {
             private_key: PrivateKey::from_bytes([1; 32]),

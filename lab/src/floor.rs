@@ -42,7 +42,8 @@ const KEYS: [[u8; KEY_LEN]; 2] = [[1; KEY_LEN], [2; KEY_LEN]];
 /// The only socket.
 const LOCAL: LocalId = LocalId(0);
 
-// As in the daemon (`daemon/src/node.rs` and `local.rs`).
+// As in the daemon (`daemon/src/node.rs` and `local.rs`); a batch is as large for super-packets, of
+// which 16 are 1 MiB.
 const LARGE_BUFFERS: usize = 1024;
 const SMALL_BUFFERS: usize = 4096;
 const TUN_BATCH: usize = 16;

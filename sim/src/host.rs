@@ -7,7 +7,7 @@ use mpip_core::packet::protocol;
 use mpip_core::{
     Capture, Command, Config, DEFAULT_PORT, Encapsulation, EncapsulationPolicy, Engine, Event,
     InterfaceProperties, LocalAddress, LocalId, Opportunistic, PacketPool, PathAddress, PeerConfig,
-    Policy, Prefix, TRANSLATED_PORTS, WeightAdaptation,
+    Policy, Prefix, TRANSLATED_PORTS,
 };
 use mpip_segments::Endpoint;
 
@@ -102,21 +102,19 @@ fn peer_config(world: &WorldSpec, engine: &EngineSpec, peer: usize) -> PeerConfi
         allowed_prefixes: if tunnel { vec![prefix(false), prefix(true)] } else { Vec::new() },
         host_mode: !tunnel,
         exclusive: if tunnel || engine.shares { Vec::new() } else { everywhere() },
-        reaches: Vec::new(),
         policy: match engine.mode {
             Mode::Host(policy) => policy,
             Mode::Tunnel | Mode::Opportunistic => Policy::Require,
         },
         scheduler: engine.scheduler,
         fixed_weights: engine.fixed_weights.clone(),
-        weight_adaptation: WeightAdaptation::default(),
         congestion_control: engine.congestion_control,
         max_paths: engine.max_paths,
         loss_policy: engine.loss_policy,
         resequencing: engine.resequencing,
         ack_thinning: engine.ack_thinning,
         encapsulation: engine.encapsulation,
-        tcp_port: None,
+        ..PeerConfig::unnamed()
     }
 }
 

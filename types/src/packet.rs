@@ -1,7 +1,7 @@
 //! Parsing of inner IP packets, once per super-packet.
 
 use core::fmt;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::ecn::Ecn;
 
@@ -243,6 +243,14 @@ impl Header {
             })
     }
 
+    /// Whether `packet`, which has these headers, is one of the first two of TCP's handshake.
+    pub fn has_syn(&self, packet: &[u8]) -> bool {
+        let flags = packet.get(self.header_len + 13);
+        self.protocol == protocol::TCP
+            && !self.fragment
+            && flags.is_some_and(|flags| flags & TCP_SYN != 0)
+    }
+
     /// The destination port; `None` if [`Header::ports`] is not a pair of ports.
     pub fn destination_port(&self) -> Option<u16> {
         let echo = matches!(self.protocol, protocol::ICMP | protocol::ICMPV6);
@@ -275,9 +283,15 @@ pub struct Endpoint {
     pub port: u16,
 }
 
+impl From<Endpoint> for SocketAddr {
+    fn from(end: Endpoint) -> Self {
+        Self::new(end.address, end.port)
+    }
+}
+
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        core::net::SocketAddr::new(self.address, self.port).fmt(f)
+        SocketAddr::from(*self).fmt(f)
     }
 }
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::rates::Rate;
 use crate::units::{bytes, duration, percent, rate};
-use crate::words::Condition;
+use crate::words::{AT_ITS_RATE, Condition, DEAR};
 
 /// Loss, as a share of the packets, from which it is mentioned.
 const LOSS: f64 = 0.005;
@@ -20,10 +20,6 @@ const FULL_BITS: f64 = 12_000.0;
 const OWN_STANDBY: &str = "its interface is on standby";
 /// The daemon's reason for standby because of loss.
 const LOSES: &str = "its loss reaches its threshold";
-/// The daemon's reason why a path takes no packets that costs more than others.
-const DEAR: &str = "kept for more than the cheaper paths carry";
-/// The daemon's reason why a path takes no packets at its upper rate.
-const AT_ITS_RATE: &str = "at its upper rate";
 /// Share of the data below which a path counts as not needed: what a path gets that is only
 /// measured.
 const LITTLE: f64 = 0.01;

@@ -6,10 +6,10 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use mpip_core::{
-    Command, Config, CongestionControlKind, DatagramSink, Ecn, Encapsulation, EncapsulationPolicy,
-    Engine, InnerPacket, Instant, Limits, LocalAddress, LocalId, LossPolicy, Offload, PacketPool,
-    PacketSink, Parameters, PartialChecksum, PathAddress, PeerConfig, Policy, SchedulerKind,
-    Segmentation, SegmentationKind, Slot, WeightAdaptation,
+    Command, Config, CongestionControlKind, DatagramSink, Ecn, Encapsulation, Engine, InnerPacket,
+    Instant, Limits, LocalAddress, LocalId, Offload, PacketPool, PacketSink, Parameters,
+    PartialChecksum, PathAddress, PeerConfig, Policy, SchedulerKind, Segmentation,
+    SegmentationKind, Slot,
 };
 use mpip_crypto::PrivateKey;
 
@@ -103,23 +103,13 @@ impl Pair {
             let peer = PeerConfig {
                 name: "peer".to_owned(),
                 public_key: publics[1 - host],
-                preshared_key: Default::default(),
                 endpoints: if host == 0 { vec![address(1)] } else { vec![] },
                 allowed_prefixes: vec![format!("198.19.0.{}", 2 - host).parse().expect("valid")],
                 host_mode: false,
-                exclusive: vec![],
-                reaches: vec![],
                 policy: Policy::Require,
                 scheduler: SchedulerKind::Earliest,
-                fixed_weights: vec![],
-                weight_adaptation: WeightAdaptation::default(),
                 congestion_control,
-                max_paths: None,
-                loss_policy: LossPolicy::Measured,
-                resequencing: true,
-                ack_thinning: true,
-                encapsulation: EncapsulationPolicy::Auto,
-                tcp_port: None,
+                ..PeerConfig::unnamed()
             };
             let config = Config {
                 private_key,

@@ -1,6 +1,5 @@
 //! The send path: session, queue, scheduler, frame.
 
-use core::net::SocketAddr;
 use std::collections::BTreeSet;
 
 use mpip_wire::{Frame, PathId};
@@ -28,7 +27,7 @@ use mpip_transport::PathState;
 use mpip_transport::cc::CongestionControlKind;
 use mpip_types::DatagramSink;
 use mpip_types::Instant;
-use mpip_types::packet::{Endpoint, Header, Segments, SessionKey};
+use mpip_types::packet::{Header, Segments, SessionKey};
 
 /// Which of the copies of a packet that leave at the same time, each on another path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,12 +89,11 @@ impl Association {
                 cx.shared.drops.count(DropReason::NoPath);
             }
         });
-        let end = |end: Endpoint| SocketAddr::new(end.address, end.port);
         cx.shared.events.push_back(Event::PlainSession {
             peer: self.config.name.clone(),
             protocol: key.protocol,
-            source: end(key.source),
-            destination: end(key.destination),
+            source: key.source.into(),
+            destination: key.destination.into(),
         });
     }
 

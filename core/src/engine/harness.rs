@@ -12,9 +12,7 @@
 
 use super::*;
 use crate::association::inspect::Peeked;
-use crate::config::{
-    EncapsulationPolicy, Limits, LossPolicy, PeerConfig, Policy, SchedulerKind, WeightAdaptation,
-};
+use crate::config::{Limits, PeerConfig, Policy, SchedulerKind};
 use crate::handshake::HandshakeDone;
 use crate::parameters::Parameters;
 use mpip_crypto::PrivateKey;
@@ -230,23 +228,14 @@ impl Pair {
             let peer = PeerConfig {
                 name: format!("host{}", 1 - host),
                 public_key: publics[1 - host],
-                preshared_key: Default::default(),
                 endpoints: if host == 0 { vec![address(1, 0)] } else { vec![] },
                 allowed_prefixes: vec![format!("198.19.0.{}", 2 - host).parse().expect("valid")],
                 host_mode: false,
                 exclusive: ["0.0.0.0/0", "::/0"].map(|all| all.parse().expect("valid")).to_vec(),
-                reaches: vec![],
                 policy: Policy::Require,
                 scheduler: SchedulerKind::Earliest,
-                fixed_weights: vec![],
-                weight_adaptation: WeightAdaptation::default(),
                 congestion_control: CongestionControlKind::None,
-                max_paths: None,
-                loss_policy: LossPolicy::Measured,
-                resequencing: true,
-                ack_thinning: true,
-                encapsulation: EncapsulationPolicy::Auto,
-                tcp_port: None,
+                ..PeerConfig::unnamed()
             };
             let mut config = Config {
                 private_key,

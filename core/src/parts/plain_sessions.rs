@@ -6,7 +6,6 @@
 //! them does not: a firewall of the other host refuses what comes from its TUN device, or its
 //! daemon has no port left for one more connection through a NAT.
 
-use core::net::SocketAddr;
 use core::time::Duration;
 
 use mpip_types::Instant;
@@ -55,8 +54,8 @@ impl PlainSessions {
     pub(crate) fn status(&self, now: Instant) -> impl Iterator<Item = PlainSessionStatus> {
         self.sessions.iter().map(move |(key, since)| PlainSessionStatus {
             protocol: key.protocol,
-            source: SocketAddr::new(key.source.address, key.source.port),
-            destination: SocketAddr::new(key.destination.address, key.destination.port),
+            source: key.source.into(),
+            destination: key.destination.into(),
             since: now.since(*since),
         })
     }

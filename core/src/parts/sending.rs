@@ -76,13 +76,6 @@ fn is_whole(key: &SessionKey, protocol: u8) -> bool {
     key.protocol == protocol && key.source.port != 0
 }
 
-/// Whether a TCP segment opens a connection, or answers one that does.
-fn opens(segments: &Segments, header: &Header) -> bool {
-    const SYN: u8 = 0x02;
-    let flags = segments.packet().bytes().get(header.header_len + 13);
-    flags.is_some_and(|flags| flags & SYN != 0)
-}
-
 /// Whether interactive flows are recognised: not with the schedulers of the seeds, so that these do
 /// what the publications say.
 fn recognises(config: &PeerConfig) -> bool {
@@ -329,10 +322,11 @@ impl Sending {
                 let segment = segments.stream(0).map_or(len, |(first, _)| first);
                 session.on_segments(now, segment as u32, end);
                 let news = session.queues(len as u32, end);
-                if self.parameters.drops_waiting && !news && self.queue.flow_bytes(slot) > 0 {
+                let waits = self.queue.flow_bytes(slot) > 0;
+                if self.parameters.drops_waiting && !news && waits {
                     return Err(DropReason::Waits);
                 }
-                if (len > 0 || opens(&segments, header)) && self.queue.flow_bytes(slot) == 0 {
+                if !waits && (len > 0 || header.has_syn(segments.packet().bytes())) {
                     stuck = session.is_stuck(now, end, &self.fall_back);
                 }
             }

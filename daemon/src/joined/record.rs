@@ -3,10 +3,7 @@
 use std::net::IpAddr;
 
 use mpip_api::KnownPeer;
-use mpip_core::{
-    CongestionControlKind, EncapsulationPolicy, LossPolicy, PeerConfig, Policy, Prefix,
-    SchedulerKind, WeightAdaptation,
-};
+use mpip_core::{PeerConfig, Policy, Prefix};
 use mpip_crypto::{InvitationSecret, PublicKey};
 
 /// An invitation, and the peer that it became.
@@ -41,22 +38,11 @@ impl Record {
             name: self.name.clone(),
             public_key,
             preshared_key: self.secret.preshared_key(),
-            endpoints: Vec::new(),
             allowed_prefixes: hosts.chain(self.prefixes.iter().copied()).collect(),
             host_mode: false,
-            exclusive: Vec::new(),
             reaches: reaches.to_vec(),
             policy: Policy::Require,
-            scheduler: SchedulerKind::default(),
-            fixed_weights: Vec::new(),
-            weight_adaptation: WeightAdaptation::default(),
-            congestion_control: CongestionControlKind::default(),
-            max_paths: None,
-            loss_policy: LossPolicy::Measured,
-            resequencing: true,
-            ack_thinning: true,
-            encapsulation: EncapsulationPolicy::default(),
-            tcp_port: None,
+            ..PeerConfig::unnamed()
         })
     }
 

@@ -5,13 +5,11 @@
 //!        ── 40 Mbit/s, 5 or 30 ms, cost 3 ──
 //! ```
 
-use crate::common::{assert_sound, both, client_and_gateway, link, observed};
+use crate::common::{assert_sound, both, client_and_gateway, link, observed, rates, stream};
 use mpip_core::{CongestionControlKind, InterfaceProperties, SchedulerKind};
 use mpip_link::Change;
 use mpip_sim::clock::{MILLI, Nanos, SECOND};
-use mpip_sim::packet::protocol;
 use mpip_sim::spec::{Action, FlowSpec, System, TcpControl, Traffic, WorldSpec};
-use mpip_sim::world::World;
 
 const START: Nanos = 3 * SECOND;
 const END: Nanos = 15 * SECOND;
@@ -30,32 +28,6 @@ fn priced(seed: u64, late: u64) -> WorldSpec {
 fn bulk(from: usize, bytes: Option<u64>) -> FlowSpec {
     let traffic = Traffic::Tcp { bytes, window: 1 << 20 };
     FlowSpec { from, to: 1 - from, start: START, stop: END, v6: false, traffic }
-}
-
-/// UDP of `rate` Mbit/s.
-fn stream(from: usize, rate: u64) -> FlowSpec {
-    let size = 1_200;
-    let traffic = Traffic::Packets {
-        protocol: protocol::UDP,
-        size: (size, size),
-        interval: size as u64 * 8 * SECOND / (rate * 1_000_000),
-        ecn: 0,
-        segments: 1,
-    };
-    FlowSpec { from, to: 1 - from, start: START, stop: END, v6: false, traffic }
-}
-
-/// Mbit/s that `host` sends on each of its interfaces, IP headers included, between two times. The
-/// world has not passed the first.
-fn rates(world: &mut World, host: usize, from: Nanos, to: Nanos) -> [f64; 2] {
-    // The interfaces of the second host follow those of the first.
-    let sent = |world: &World| [0, 1].map(|path| world.interface_bytes(host, host * 2 + path));
-    world.run_until(from);
-    let before = sent(world);
-    world.run_until(to);
-    let after = sent(world);
-    let seconds = (to - from) as f64 / SECOND as f64;
-    [0, 1].map(|path| (after[path] - before[path]) as f64 * 8.0 / 1e6 / seconds)
 }
 
 #[test]
@@ -97,7 +69,7 @@ fn every_inner_tcp_soon_uses_the_dear_path() {
 fn what_the_cheap_path_carries_leaves_the_dear_one_alone_in_both_directions() {
     for (seed, from, late) in [(1, 0, 30), (2, 1, 30), (3, 0, 5), (4, 1, 5)] {
         let mut spec = priced(seed, late);
-        spec.add_flow(stream(from, 12));
+        spec.add_flow(stream(from, 12, (START, END)));
         let mut world = observed(spec);
         let [cheap, dear] = rates(&mut world, from, START, END);
         assert!(cheap > 12.0, "from {from}, {late} ms: {cheap:.1}");
@@ -114,7 +86,7 @@ fn what_the_cheap_path_carries_leaves_the_dear_one_alone_in_both_directions() {
 fn the_dear_path_carries_what_is_more_than_the_cheap_one_can() {
     for (seed, from) in [(1, 0), (2, 1)] {
         let mut spec = priced(seed, 30);
-        spec.add_flow(stream(from, 30));
+        spec.add_flow(stream(from, 30, (START, END)));
         let mut world = observed(spec);
         let [cheap, dear] = rates(&mut world, from, START + SECOND, END);
         assert!(cheap > 17.0, "from {from}: the cheap one is full: {cheap:.1} and {dear:.1}");
@@ -142,7 +114,7 @@ fn a_short_transfer_begins_at_once_and_stays_on_the_cheap_path() {
 fn the_dear_path_carries_everything_while_the_cheap_one_is_dead() {
     for (seed, from) in [(1, 0), (2, 1)] {
         let mut spec = priced(seed, 30);
-        spec.add_flow(stream(from, 10));
+        spec.add_flow(stream(from, 10, (START, END)));
         for link in 0..2 {
             let dead = |on| Change { blackhole: Some(on), ..Change::default() };
             spec = spec.at(6 * SECOND, Action::Link { link, change: dead(true) });
@@ -170,7 +142,7 @@ fn every_scheduler_and_congestion_control_fills_the_cheap_path_first() {
             engine.set_scheduler(scheduler).expect("known");
             engine.set_congestion_control(control).expect("known");
         });
-        spec.add_flow(stream(0, 8));
+        spec.add_flow(stream(0, 8, (START, END)));
         let mut world = observed(spec);
         let [cheap, dear] = rates(&mut world, 0, START, END);
         assert!(cheap > 8.0 && dear < 0.4, "{scheduler}, {control}: {cheap:.1} and {dear:.2}");

@@ -5,12 +5,10 @@
 //!        ══ 40 Mbit/s, 15 ms ══          for what it sends, or for what it receives
 //! ```
 
-use crate::common::{assert_sound, both, client_and_gateway, link, observed};
+use crate::common::{assert_sound, both, client_and_gateway, link, observed, rates, stream};
 use mpip_core::{CongestionControlKind, InterfaceProperties, RateLimit, SchedulerKind};
 use mpip_sim::clock::{Nanos, SECOND};
-use mpip_sim::packet::protocol;
 use mpip_sim::spec::{Action, FlowSpec, System, TcpControl, Traffic, WorldSpec};
-use mpip_sim::world::World;
 
 const START: Nanos = 3 * SECOND;
 const END: Nanos = 13 * SECOND;
@@ -40,32 +38,6 @@ fn limiting(from: usize) -> InterfaceProperties {
 fn bulk(from: usize) -> FlowSpec {
     let traffic = Traffic::Tcp { bytes: None, window: 1 << 21 };
     FlowSpec { from, to: 1 - from, start: START, stop: END, v6: false, traffic }
-}
-
-/// UDP of `rate` Mbit/s.
-fn stream(from: usize, rate: u64) -> FlowSpec {
-    let size = 1_200;
-    let traffic = Traffic::Packets {
-        protocol: protocol::UDP,
-        size: (size, size),
-        interval: size as u64 * 8 * SECOND / (rate * 1_000_000),
-        ecn: 0,
-        segments: 1,
-    };
-    FlowSpec { from, to: 1 - from, start: START, stop: END, v6: false, traffic }
-}
-
-/// Mbit/s that `host` sends on each of its interfaces, IP headers included, between two times. The
-/// world has not passed the first.
-fn rates(world: &mut World, host: usize, from: Nanos, to: Nanos) -> [f64; 2] {
-    // The interfaces of the second host follow those of the first.
-    let sent = |world: &World| [0, 1].map(|path| world.interface_bytes(host, host * 2 + path));
-    world.run_until(from);
-    let before = sent(world);
-    world.run_until(to);
-    let after = sent(world);
-    let seconds = (to - from) as f64 / SECOND as f64;
-    [0, 1].map(|path| (after[path] - before[path]) as f64 * 8.0 / 1e6 / seconds)
 }
 
 /// Whether `rate` is what may be sent on the limited path, and is used.
@@ -120,7 +92,7 @@ fn a_rate_set_during_a_transfer_holds_at_once_and_without_it_the_path_is_full_ag
         spec = spec.at(7 * SECOND, Action::Configure { host: 0, interfaces });
         let interfaces = InterfaceProperties::default();
         spec = spec.at(10 * SECOND, Action::Configure { host: 0, interfaces });
-        spec.add_flow(stream(from, 70));
+        spec.add_flow(stream(from, 70, (START, END)));
         let mut world = observed(spec);
         let [_, before] = rates(&mut world, from, 5 * SECOND, 7 * SECOND);
         // A peer has to be told.
@@ -137,7 +109,7 @@ fn a_rate_set_during_a_transfer_holds_at_once_and_without_it_the_path_is_full_ag
 fn no_queue_builds_in_the_path_and_nothing_is_lost_there() {
     for (seed, from) in [(5, 0), (6, 1)] {
         let mut spec = limited(seed, from);
-        spec.add_flow(stream(from, 44));
+        spec.add_flow(stream(from, 44, (START, END)));
         let mut world = observed(spec);
         let [free, capped] = rates(&mut world, from, START + SECOND, END);
         assert!(capped <= LIMIT * 1.01 && free > 30.0, "from {from}: {free:.1}, {capped:.2}");

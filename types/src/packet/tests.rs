@@ -604,3 +604,17 @@ fn an_acknowledgement_that_says_more_is_not_a_plain_one() {
         }
     }
 }
+
+#[test]
+fn the_first_two_segments_of_a_connection_have_a_syn() {
+    let has = |plan: &Plan| {
+        let packet = plan.build();
+        Header::parse(&packet).expect("valid").has_syn(&packet)
+    };
+    for v6 in [false, true] {
+        for (flags, expected) in [(0x02, true), (0x12, true), (0x10, false), (0x11, false)] {
+            assert_eq!(has(&Plan { v6, flags, ..Plan::SMALL }), expected, "{flags:#x}");
+        }
+        assert!(!has(&Plan { v6, udp: true, flags: 0x02, ..Plan::SMALL }), "UDP");
+    }
+}

@@ -97,6 +97,17 @@ fn query(len: usize) -> Vec<u8> {
     bytes
 }
 
+/// What each host sends to the other now arrives, in order.
+fn assert_carries_both_ways(pair: &mut Pair) {
+    for n in 0..20 {
+        pair.send(0, &plain(0, n), Offload::default());
+        pair.send(1, &plain(1, 100 + n), Offload::default());
+    }
+    pair.run_for(SECOND);
+    assert_eq!(sequences(&pair.out[1].packets), (0..20).collect::<Vec<_>>());
+    assert_eq!(sequences(&pair.out[0].packets), (100..120).collect::<Vec<_>>());
+}
+
 ///
 #[test]
 fn unknown_peers_find_each_other_and_carry_packets_between_their_own_addresses() {
@@ -109,13 +120,7 @@ fn unknown_peers_find_each_other_and_carry_packets_between_their_own_addresses()
     assert!(events(&mut pair, 0).contains(&pinned));
     let at_the_other = events(&mut pair, 1);
     assert!(!at_the_other.iter().any(|event| matches!(event, Event::Pinned { .. })));
-    for n in 0..20 {
-        pair.send(0, &plain(0, n), Offload::default());
-        pair.send(1, &plain(1, 100 + n), Offload::default());
-    }
-    pair.run_for(SECOND);
-    assert_eq!(sequences(&pair.out[1].packets), (0..20).collect::<Vec<_>>());
-    assert_eq!(sequences(&pair.out[0].packets), (100..120).collect::<Vec<_>>());
+    assert_carries_both_ways(&mut pair);
     assert_eq!(pair.states(0).len(), 2, "from both addresses to the one that was asked");
 }
 
@@ -555,13 +560,7 @@ fn unknown_peers_find_each_other_where_udp_is_blocked() {
         (kinds(&pair, 0), kinds(&pair, 1)),
         (vec![Encapsulation::Tcp; 2], vec![Encapsulation::Tcp; 2])
     );
-    for n in 0..20 {
-        pair.send(0, &plain(0, n), Offload::default());
-        pair.send(1, &plain(1, 100 + n), Offload::default());
-    }
-    pair.run_for(SECOND);
-    assert_eq!(sequences(&pair.out[1].packets), (0..20).collect::<Vec<_>>());
-    assert_eq!(sequences(&pair.out[0].packets), (100..120).collect::<Vec<_>>());
+    assert_carries_both_ways(&mut pair);
 
     // UDP returns, and takes the place of TCP as with configured peers.
     pair.pass = |_, _, _| true;

@@ -3,7 +3,9 @@
 use core::time::Duration;
 
 use mpip_link::{LinkConfig, QueueLimit};
-use mpip_sim::spec::{System, WorldSpec};
+use mpip_sim::clock::{Nanos, SECOND};
+use mpip_sim::packet::protocol;
+use mpip_sim::spec::{FlowSpec, System, Traffic, WorldSpec};
 use mpip_sim::world::{Observe, World};
 
 /// A link of `rate` Mbit/s and `delay` ms with a queue of `queue` packets.
@@ -28,6 +30,32 @@ pub(crate) fn client_and_gateway(seed: u64, paths: &[(LinkConfig, LinkConfig)]) 
         engine.knows_peer = false;
     }
     spec
+}
+
+/// UDP of `rate` Mbit/s from a host to the other, between two times.
+pub(crate) fn stream(from: usize, rate: u64, (start, stop): (Nanos, Nanos)) -> FlowSpec {
+    let size = 1_200;
+    let traffic = Traffic::Packets {
+        protocol: protocol::UDP,
+        size: (size, size),
+        interval: size as u64 * 8 * SECOND / (rate * 1_000_000),
+        ecn: 0,
+        segments: 1,
+    };
+    FlowSpec { from, to: 1 - from, start, stop, v6: false, traffic }
+}
+
+/// Mbit/s that `host` sends on each of its interfaces, IP headers included, between two times. The
+/// world has not passed the first.
+pub(crate) fn rates(world: &mut World, host: usize, from: Nanos, to: Nanos) -> [f64; 2] {
+    // The interfaces of the second host follow those of the first.
+    let sent = |world: &World| [0, 1].map(|path| world.interface_bytes(host, host * 2 + path));
+    world.run_until(from);
+    let before = sent(world);
+    world.run_until(to);
+    let after = sent(world);
+    let seconds = (to - from) as f64 / SECOND as f64;
+    [0, 1].map(|path| (after[path] - before[path]) as f64 * 8.0 / 1e6 / seconds)
 }
 
 /// A world in which every packet is checked and every choice of a path noted.
