@@ -271,8 +271,6 @@ parameters! {
         enabled: bool = true, "", 0.0..=1.0, "RFC 9002, section 6.1";
         /// Shortest IP packet that counts as full.
         full: u32 = 1_000, "bytes", 0.0..=100_000.0, "RFC 9000, section 14: 1,200 of UDP payload";
-        /// Full packets after which a flow that is answered has one.
-        packets: u32 = 16, "packets", 1.0..=1e6, "RFC 9002, section 7.2: more than a first flight";
     }
 }
 

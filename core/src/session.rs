@@ -44,23 +44,12 @@ pub(crate) struct Outgoing {
     thinning: Thinning,
     /// Aggregation of them.
     aggregation: Aggregation,
-    /// Whether a flow of UDP has a transport protocol of its own.
-    transport: UdpTransport,
+    /// Whether the peer sends to this connection, too.
+    answered: bool,
     /// What the inner TCP repeats.
     repeats: RepeatedSegment,
     /// Whether it is interactive.
     pub(crate) credit: Credit,
-}
-
-/// Recognises a transport protocol inside UDP (QUIC, a VPN) by its behaviour: it sends full packets
-/// and gets answers. Such a protocol takes packets that others overtake for lost (RFC 9002, section
-/// 6.1), so its packets are put in order and repaired as those of TCP.
-#[derive(Clone, Copy, Debug, Default)]
-struct UdpTransport {
-    /// Full packets that were sent.
-    full: u32,
-    /// The peer sends to this connection, too.
-    answered: bool,
 }
 
 impl Outgoing {
@@ -78,29 +67,23 @@ impl Outgoing {
             queue_end: None,
             thinning: Thinning::default(),
             aggregation: Aggregation::default(),
-            transport: UdpTransport::default(),
+            answered: false,
             repeats: RepeatedSegment::default(),
             credit: Credit::default(),
         }
     }
 
-    /// The host sends `count` datagrams of `len` bytes each. A flow with a transport protocol of
-    /// its own is ordered from now on.
-    pub(crate) fn on_datagrams(
-        &mut self,
-        count: usize,
-        len: usize,
-        parameters: &UdpTransportParameters,
-    ) {
-        if parameters.enabled && !self.ordered && len >= parameters.full as usize {
-            self.transport.full = self.transport.full.saturating_add(count as u32);
-            self.ordered = self.transport.answered && self.transport.full >= parameters.packets;
-        }
+    /// The host sends datagrams of `len` bytes by UDP. A flow that sends full ones and is answered
+    /// has a transport protocol of its own (QUIC, a VPN). Such a protocol takes packets that others
+    /// overtake for lost (RFC 9002, section 6.1), so from now on its packets are put in order and
+    /// repaired as those of TCP.
+    pub(crate) fn on_datagrams(&mut self, len: usize, parameters: &UdpTransportParameters) {
+        self.ordered |= parameters.enabled && self.answered && len >= parameters.full as usize;
     }
 
     /// The peer sends to this connection, too.
     pub(crate) fn on_answer(&mut self) {
-        self.transport.answered = true;
+        self.answered = true;
     }
 
     /// Segments of `len` bytes arrive from the host; the last one ends at sequence number `end`.
@@ -329,11 +312,15 @@ mod tests {
     fn a_udp_flow_of_full_packets_that_is_answered_is_put_in_order() {
         let parameters = UdpTransportParameters::default();
         let mut quic = udp();
+        quic.on_datagrams(1_228, &parameters);
+        assert!(!quic.ordered, "nothing answers it yet");
         quic.on_answer();
-        quic.on_datagrams(15, 1_228, &parameters);
-        assert!(!quic.ordered, "no more than a first flight");
-        quic.on_datagrams(1, 1_228, &parameters);
-        assert!(quic.ordered);
+        quic.on_datagrams(100, &parameters);
+        assert!(!quic.ordered, "only small packets since");
+        quic.on_datagrams(1_228, &parameters);
+        assert!(quic.ordered, "before its first flight is out of order");
+        quic.on_datagrams(100, &parameters);
+        assert!(quic.ordered, "its small packets, too");
     }
 
     #[test]
@@ -342,13 +329,10 @@ mod tests {
         let (mut voice, mut flood) = (udp(), udp());
         voice.on_answer();
         for _ in 0..1_000 {
-            voice.on_datagrams(1, 200, &parameters);
-            flood.on_datagrams(1, 1_400, &parameters);
+            voice.on_datagrams(200, &parameters);
+            flood.on_datagrams(1_400, &parameters);
         }
         assert!(!voice.ordered && !flood.ordered);
-        flood.on_answer();
-        flood.on_datagrams(1, 1_400, &parameters);
-        assert!(flood.ordered, "it is answered now");
     }
 
     #[test]

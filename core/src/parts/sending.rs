@@ -316,7 +316,7 @@ impl Sending {
             }
             session.repair = treatment.repair;
             if self.resequencing && is_whole(&key, protocol::UDP) {
-                session.on_datagrams(count, len, &self.udp_transport);
+                session.on_datagrams(len, &self.udp_transport);
             }
             if let Some((len, end)) = stream {
                 let segment = segments.stream(0).map_or(len, |(first, _)| first);

@@ -55,7 +55,7 @@ fn the_fixed_part_is_no_worse_with_bbr() {
 
 #[test]
 fn the_fixed_part_is_no_worse_with_quic_cubic() {
-    is_no_worse("quic-cubic", 0.690, 0.109);
+    is_no_worse("quic-cubic", 0.774, 0.099);
 }
 
 #[test]
