@@ -110,14 +110,14 @@ impl Resequencer {
     }
 
     /// A resequencer of a session whose packets were delivered unordered so far. `delivered` knows
-    /// them; ordering starts with the packet `sequence`.
-    pub(crate) fn continuing(mut delivered: DuplicateWindow, sequence: u32) -> Self {
-        let given_up = sequence.wrapping_sub(1);
-        delivered.advance(given_up);
+    /// them; ordering starts after the newest of them, because packets that need order may overtake
+    /// the first one that does.
+    pub(crate) fn continuing(delivered: DuplicateWindow) -> Self {
+        let Some(newest) = delivered.newest() else { return Self::new() };
         Self {
-            next: u64::from(sequence),
-            highest: Some(given_up),
-            late: Some(Box::new(LateWindow { delivered, given_up })),
+            next: u64::from(newest) + 1,
+            highest: Some(newest),
+            late: Some(Box::new(LateWindow { delivered, given_up: newest })),
             ..Self::new()
         }
     }

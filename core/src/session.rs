@@ -198,8 +198,8 @@ pub(crate) struct Incoming {
     pub(crate) header: Option<Box<SessionHeader>>,
     /// How the source of compact packets is rewritten.
     pub(crate) source_rewrite: SourceRewrite,
-    /// Slot and number of the session that it answers, which has taken note.
-    pub(crate) answers: Option<(u32, SessionId)>,
+    /// The session of this host that it answers.
+    pub(crate) answers: Answers,
     /// The newest sequence number, from which truncated ones are expanded.
     pub(crate) newest: u32,
     pub(crate) counters: Counters,
@@ -214,6 +214,17 @@ impl Incoming {
         };
         SessionKey { source, ..self.key }.reversed()
     }
+}
+
+/// The session of this host that a session of the peer answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Answers {
+    /// Not looked for yet.
+    Unknown,
+    /// There is none yet. It will know that it is answered.
+    Awaited,
+    /// Slot and number of the session, which has taken note.
+    Session(u32, SessionId),
 }
 
 /// How the source of packets restored from a session's fields is rewritten (NAT).
@@ -255,11 +266,11 @@ impl Order {
         }
     }
 
-    /// A packet that needs order has arrived: the session is resequenced from `sequence` on.
-    pub(crate) fn require(&mut self, sequence: u32) {
+    /// A packet that needs order arrives: the session is resequenced from now on.
+    pub(crate) fn require(&mut self) {
         if let Self::Unordered(window) = self {
             let window = DuplicateWindow::clone(window);
-            *self = Self::Sequenced(Box::new(Resequencer::continuing(window, sequence)));
+            *self = Self::Sequenced(Box::new(Resequencer::continuing(window)));
         }
     }
 

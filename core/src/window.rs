@@ -46,6 +46,11 @@ impl DuplicateWindow {
         Self { bits: [if seen { u64::MAX } else { 0 }; WORDS], newest, empty: false }
     }
 
+    /// The newest number, if there was one.
+    pub(crate) const fn newest(&self) -> Option<u32> {
+        if self.empty { None } else { Some(self.newest) }
+    }
+
     /// Records `sequence`.
     pub fn accept(&mut self, sequence: u32) -> Seen {
         self.advance(sequence);

@@ -19,7 +19,7 @@ use crate::parts::path_set::PathIndex;
 use crate::parts::playout;
 use crate::parts::receiving::{Arrival, Delivery, DeliveryContext};
 use crate::parts::sending::LossCause;
-use crate::session::{AckRules, Counters, Incoming, SourceRewrite};
+use crate::session::{AckRules, Answers, Counters, Incoming, SourceRewrite};
 use crate::shared::Context;
 use crate::trace::What;
 use mpip_transport::clock_difference;
@@ -507,21 +507,30 @@ impl Association {
     }
 
     /// A packet of the session in `slot` arrives. Returns the slot of the session of this host that
-    /// it answers, if it is one of TCP or UDP; that session takes note of the first one.
+    /// it answers, if it is one of TCP or UDP; that session takes note of the first one, also if it
+    /// begins later.
     fn note_answer(&mut self, slot: u32) -> Option<u32> {
         let session = self.receiving.get_mut(slot)?;
         if !matches!(session.key.protocol, protocol::TCP | protocol::UDP) {
             return None;
         }
-        let noted =
-            |&(slot, id): &_| self.sending.sessions().get(slot).is_some_and(|to| to.id == id);
-        if let Some((answered, _)) = session.answers.filter(noted) {
+        let noted = |slot, id| self.sending.sessions().get(slot).is_some_and(|to| to.id == id);
+        if let Answers::Session(answered, id) = session.answers
+            && noted(answered, id)
+        {
             return Some(answered);
         }
-        let answered = self.sending.sessions().find(&session.answered())?;
+        let key = session.answered();
+        let Some(answered) = self.sending.sessions().find(&key) else {
+            if key.protocol == protocol::UDP && !matches!(session.answers, Answers::Awaited) {
+                self.sending.await_answered(key);
+                session.answers = Answers::Awaited;
+            }
+            return None;
+        };
         let outgoing = self.sending.get_mut(answered)?;
         outgoing.on_answer();
-        session.answers = Some((answered, outgoing.id));
+        session.answers = Answers::Session(answered, outgoing.id);
         Some(answered)
     }
 
@@ -541,7 +550,7 @@ impl Association {
             order: None,
             header: None,
             source_rewrite: SourceRewrite::None,
-            answers: None,
+            answers: Answers::Unknown,
             newest: sequence,
             counters: Counters::default(),
         };
@@ -586,7 +595,7 @@ impl Association {
         if let Some(session) = self.receiving.get_mut(slot) {
             session.source_rewrite = source_rewrite;
             // Another source may answer another session.
-            session.answers = None;
+            session.answers = Answers::Unknown;
             session.header = header.map(Box::new);
         }
         Ok(())

@@ -210,7 +210,7 @@ impl Receiving {
         }
         let order = session.order.get_or_insert_with(|| Order::new(ordered));
         if ordered {
-            order.require(sequence);
+            order.require();
         }
         let (bytes, waiting) = (&mut self.bytes, &mut self.waiting);
         let mut thinned = 0;

@@ -31,6 +31,11 @@ const REPAIRS: usize = 16_384;
 /// Most sessions that are confined to a path; beyond this the oldest is free again.
 const CONFINED: usize = 16;
 
+/// Most flows of UDP that the peer has begun and this host has not answered yet, of which that is
+/// known; beyond this the oldest is forgotten. More than begin in the few ms that a host takes to
+/// answer.
+const UNANSWERED: usize = 64;
+
 /// Most retransmissions that are passed over because the paths that they may take are full.
 const REPAIRS_PASSED: usize = 64;
 
@@ -120,6 +125,9 @@ pub(crate) struct Sending {
     repairs_passed: usize,
     /// Sessions that may take one path only, for measurements.
     confined: Vec<(SessionKey, PathId)>,
+    /// Flows of UDP that the peer has begun and this host has not answered yet, as this host will
+    /// send them.
+    unanswered: VecDeque<SessionKey>,
     /// Since when there has been something to send, ignoring short idle gaps, and since when the
     /// queue is empty.
     busy_since: Instant,
@@ -181,6 +189,7 @@ impl Sending {
             repairs: VecDeque::new(),
             repairs_passed: 0,
             confined: Vec::new(),
+            unanswered: VecDeque::new(),
             busy_since: now,
             idle_since: Some(now),
             outage_since: None,
@@ -197,6 +206,7 @@ impl Sending {
         self.queue = SendQueue::new(limits.send_queue, limits.sessions);
         self.repairs.clear();
         self.confined.clear();
+        self.unanswered.clear();
     }
 
     /// Packets of the session `key` take `path` only, as long as it works; with `None`, any path
@@ -348,10 +358,23 @@ impl Sending {
         self.sessions.remove(slot);
     }
 
+    /// The peer sends to the flow of UDP `key`, in which this host has not sent anything yet: when
+    /// it does, the flow is an answered one from its first packet on.
+    pub(crate) fn await_answered(&mut self, key: SessionKey) {
+        if self.unanswered.len() >= UNANSWERED {
+            self.unanswered.pop_front();
+        }
+        self.unanswered.push_back(key);
+    }
+
     fn open_session(&mut self, now: Instant, key: SessionKey) -> u32 {
         let id = SessionId(self.next_session);
         self.next_session = self.next_session.wrapping_add(1);
-        let session = Outgoing::new(id, &key, self.resequencing);
+        let mut session = Outgoing::new(id, &key, self.resequencing);
+        if let Some(index) = self.unanswered.iter().position(|other| *other == key) {
+            self.unanswered.remove(index);
+            session.on_answer();
+        }
         let inserted = self.sessions.insert(now, key, session);
         if let Some(removed) = inserted.removed {
             self.queue.discard(removed.index);

@@ -7,7 +7,7 @@ use mpip_wire::{
     SessionId, TruncatedSequence,
 };
 
-use super::super::harness::{Pair, SECOND, Tapped, sequences, tcp};
+use super::super::harness::{Pair, SECOND, Tapped, sequences, tcp, udp};
 use super::super::*;
 use mpip_types::Offload;
 
@@ -235,6 +235,41 @@ fn complete(packet: &mut [u8]) {
     let len = (packet.len() - 20) as u16;
     let transport = sum(&[&packet[12..20], &[0, 6], &len.to_be_bytes(), &packet[20..]]);
     packet[36..38].copy_from_slice(&transport.to_be_bytes());
+}
+
+/// Whether host 1 asks for order for its first packets of UDP, after `asked` by host 0.
+fn first_flight_is_ordered(asked: bool) -> bool {
+    let mut pair = running();
+    if asked {
+        pair.send(0, &udp(0, 100), Offload::default());
+        pair.run_for(SECOND / 10);
+    }
+    let mut answer = udp(1, 1_200);
+    let (source, destination) = answer[12..20].split_at_mut(4);
+    source.swap_with_slice(destination);
+    let (source, destination) = answer[20..24].split_at_mut(2);
+    source.swap_with_slice(destination);
+    pair.tap = Some(Vec::new());
+    pair.send(1, &answer, Offload::default());
+    pair.send(1, &answer, Offload::default());
+    pair.run_for(SECOND / 10);
+    let datagrams = pair.tapped();
+    let frames = datagrams.iter().filter(|datagram| datagram.host == 1).flat_map(Tapped::frames);
+    let orders: Vec<bool> = frames
+        .filter_map(|frame| match frame {
+            Frame::Packet { header, .. } => Some(header.ordered),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(orders.len(), 2);
+    assert_eq!(orders[0], orders[1]);
+    orders[0]
+}
+
+#[test]
+fn full_packets_that_answer_the_peer_are_put_in_order_from_the_first_on() {
+    assert!(first_flight_is_ordered(true), "a server's first flight");
+    assert!(!first_flight_is_ordered(false), "nothing answers them");
 }
 
 /// [S-6] [S-9]
