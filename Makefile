@@ -18,8 +18,8 @@ ENGINE := -p mpip-types -p mpip-wire -p mpip-crypto -p mpip-transport -p mpip-co
 WAITING := 16
 TESTS := MPIP_TEST_ALL=1 RUST_TEST_THREADS=$(WAITING) CARGO='$(CARGO)' sh scripts/test.sh
 
-.PHONY: help build demo check test lint unit audit test-all bench flame instructions instructions-budget unshaped figures kill-matrix sim sweep \
-	lab setup mptcp metrics programs install static deb deb-test clean
+.PHONY: help build demo check test lint unit audit test-all bench bench-path bench-compare flame instructions \
+	instructions-budget figures kill-matrix sim sweep lab setup mptcp metrics programs install static deb deb-test revision clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -83,8 +83,17 @@ $(TOOLS)/bin/inferno-flamegraph:
 bench: ## Benchmarks of codecs, seal and open, queue, resequencer, scheduler, engine
 	$(CARGO) bench --locked -p mpip-wire -p mpip-crypto -p mpip-core
 
-unshaped: setup build ## One TCP connection without a limit: plain, through mpip by UDP, by TCP segments
-	@sh scripts/unshaped.sh
+# How long: make bench-path REPETITIONS=5 SECONDS=10.
+LENGTH = $(if $(REPETITIONS),--repetitions $(REPETITIONS)) $(if $(SECONDS),--seconds $(SECONDS))
+
+bench-path: setup mptcp build ## Throughput, small packets, CPU and RTT over 1, 2, 4 paths (10 min)
+	target/release/mpip-lab bench-path $(LENGTH)
+
+revision:
+	@test -n '$(REV)' || { echo "expected REV=REVISION" >&2; exit 1; }
+
+bench-compare: revision setup build ## mpipd beside another revision: make bench-compare REV=HEAD~1 (5 min)
+	target/release/mpip-lab bench-compare $(LENGTH) -- '$(REV)'
 
 flame: setup build $(TOOLS)/bin/inferno-flamegraph ## Where the daemons' time goes: docs/flame.svg
 	@sh scripts/setup.sh perf:linux-perf

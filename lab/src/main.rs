@@ -13,7 +13,7 @@
 //! - a testbed: `testbed` (namespaces and links of a scenario), `traffic`, `systems`
 //! - commands: `run`, `simulated`, `factorial`, `calibrate`, `shell`, `demo`, `kill_matrix`,
 //!   `parameters`, `sweep`, `ablate`
-//! - commands that use these: `figures`, `papers`, `report`, `reproduce`
+//! - commands that use these: `bench`, `figures`, `papers`, `report`, `reproduce`
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum};
 
 mod ablate;
+mod bench;
 mod calibrate;
 mod calibration;
 mod clock;
@@ -243,6 +244,16 @@ enum Command {
     /// Kills every proper subset of two to four paths in every way during a transfer, and prints
     /// the outcomes. Can be interrupted and resumed.
     KillMatrix(kill_matrix::Options),
+    /// Measures mpip by UDP and TCP segments beside plain IP, MPTCP and wireguard-go, over 1, 2 and
+    /// 4 paths without a limit.
+    BenchPath(bench::Options),
+    /// Measures the daemon of this workspace beside that of a git revision, which it builds.
+    BenchCompare {
+        /// The revision.
+        revision: String,
+        #[command(flatten)]
+        options: bench::Options,
+    },
     /// Measures the accuracy of the emulator on this machine.
     Calibrate {
         /// Seconds of each of the three measurements.
@@ -399,6 +410,10 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
             };
             figures::run(&figures::Wanted { cases, show, cells, markdown }, &options)?;
         }
+        Command::BenchPath(options) => return Ok(exit_code(bench::paths(&options)?)),
+        Command::BenchCompare { revision, options } => {
+            return Ok(exit_code(bench::compare(&revision, &options)?));
+        }
         Command::Shell { scenario, host, system, exec } => {
             let loaded = scenarios::find(&scenario)?;
             netns::clean_stale()?;
@@ -446,7 +461,11 @@ fn run_scenarios(
     if let Some(file) = json {
         std::fs::write(file, serde_json::to_string_pretty(&summaries)?)?;
     }
-    Ok(if done.missing == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(exit_code(done.missing == 0))
+}
+
+fn exit_code(complete: bool) -> ExitCode {
+    if complete { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn list() -> std::io::Result<()> {

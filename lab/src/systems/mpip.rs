@@ -11,6 +11,7 @@
 //! - `gateway`: the host of the other daemon, if that is not where the traffic ends: the way to
 //!   everything for the client, which loses its plain routes to where the traffic ends
 //! - `clock`: see [`ClockSetting`]
+//! - `program`: the path of the daemon, instead of this workspace's
 //! - `rules`: an array of tables, as in the daemon's configuration
 //! - `loss_thresholds`: a table of `loss_threshold` by the name of the interface
 //! - `node`, `interface`: tables merged into those of the daemon's configuration
@@ -95,6 +96,8 @@ impl Mpip {
         for name in names {
             keys.push(keys_of(directory, name)?);
         }
+        let chosen = system.settings.get("program").and_then(toml::Value::as_str);
+        let daemon = chosen.map_or_else(|| program("mpipd"), str::to_owned);
         let mut hosts = Vec::new();
         for (own, name) in names.into_iter().enumerate() {
             let peer = 1 - own;
@@ -104,8 +107,7 @@ impl Mpip {
             let log = directory.join(format!("{name}.log"));
             let clock = clock(system, name)?;
             let script = format!(
-                "exec {clock}'{}' --config '{}' 2>'{}'",
-                program("mpipd"),
+                "exec {clock}'{daemon}' --config '{}' 2>'{}'",
                 file.display(),
                 log.display()
             );
@@ -265,7 +267,7 @@ fn config(
     }
     for (key, value) in &system.settings {
         match (key.as_str(), value) {
-            ("host_mode" | "clock" | "gateway" | "loss_thresholds", _) => {}
+            ("host_mode" | "clock" | "gateway" | "loss_thresholds" | "program", _) => {}
             ("rules", rules) => drop(root.insert("rule".to_owned(), rules.clone())),
             ("node", toml::Value::Table(more)) => node.extend(more.clone()),
             ("interface", toml::Value::Table(more)) => interface.extend(more.clone()),
