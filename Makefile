@@ -22,7 +22,7 @@ TESTS := MPIP_TEST_ALL=1 RUST_TEST_THREADS=$(WAITING) CARGO='$(CARGO)' sh script
 	instructions-budget figures kill-matrix sim sweep lab setup mptcp metrics programs install static deb deb-test revision clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
 
 build: ## Build mpipd, mpip and mpip-lab in release mode
 	$(CARGO) build --locked --release
