@@ -344,6 +344,9 @@ mod tests {
             flood.on_datagrams(1_400, &parameters);
         }
         assert!(!voice.ordered && !flood.ordered);
+        flood.on_answer();
+        flood.on_datagrams(1_400, &parameters);
+        assert!(flood.ordered, "it is answered now");
     }
 
     #[test]

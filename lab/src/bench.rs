@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 
-use crate::environment::Environment;
+use crate::environment::{self, Environment};
 use crate::scenarios::Loaded;
 use crate::subject::subjects;
 use crate::summary::summarise;
@@ -67,9 +67,8 @@ struct Available {
 
 impl Available {
     fn here() -> Self {
-        let mptcp = std::fs::read_to_string("/proc/sys/net/mptcp/enabled")
-            .map(drop)
-            .map_err(|_| "the kernel has no MPTCP".to_owned());
+        let mptcp =
+            environment::has_mptcp().then_some(()).ok_or("the kernel has no MPTCP".to_owned());
         let wireguard = go::program("wireguard-go").map(drop).map_err(|error| error.to_string());
         Self { mptcp, wireguard }
     }
@@ -119,16 +118,17 @@ fn measure(cases: &[Loaded], options: &Options) -> io::Result<(Vec<Row>, BTreeSe
     run::announce(cases, &options)?;
     let done = run::in_namespaces(cases, &options)?;
     let summaries = summarise(&done.results);
-    let mut missing = BTreeSet::new();
+    let (mut rows, mut missing) = (Vec::new(), BTreeSet::new());
     for loaded in cases {
         for subject in subjects(&loaded.scenario) {
-            let name = format!("{} (netem)", subject.name);
-            if !summaries.iter().any(|s| s.scenario == loaded.name && s.system == name) {
-                missing.insert(format!("{}, {}", loaded.name, subject.system.name));
+            let (name, system) = (subject.name + run::NETEM, &subject.system.name);
+            match summaries.iter().find(|s| s.scenario == loaded.name && s.system == name) {
+                Some(summary) => rows.push(Row::of(summary, system)),
+                None => drop(missing.insert(format!("{}, {system}", loaded.name))),
             }
         }
     }
-    Ok((summaries.iter().map(Row::of).collect(), missing))
+    Ok((rows, missing))
 }
 
 fn write(file: &Path, outcome: &impl Serialize) -> io::Result<()> {
@@ -165,7 +165,7 @@ pub(crate) fn paths(options: &Options) -> io::Result<bool> {
 /// # Errors
 /// As [`paths`]; there is no such revision, or it does not build.
 pub(crate) fn compare(revision: &str, options: &Options) -> io::Result<bool> {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
+    let repository = environment::repository();
     let directory = repository.join("target/bench-compare");
     let (program, old) = revision::daemon(repository, revision, &directory)?;
     let systems = [

@@ -14,7 +14,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -30,6 +30,7 @@ use self::screen::Screen;
 use self::world::{A, B, HOST_A, HOST_B, Lock, Nic, PATHS, World};
 use crate::clock;
 use crate::command::{self, Running};
+use crate::environment;
 
 mod copy;
 mod daemons;
@@ -237,7 +238,7 @@ impl Demo<'_> {
     /// Kernel MPTCP from both addresses of A to both of B, where this machine has it.
     fn mptcp(&mut self) -> io::Result<()> {
         self.screen.begin("kernel MPTCP on both links")?;
-        if !Path::new("/proc/sys/net/mptcp/enabled").exists() {
+        if !environment::has_mptcp() {
             return self.without_mptcp("MPTCP: this kernel does not have it");
         }
         let help = command::run(&["iperf3", "--help"])?;

@@ -447,7 +447,7 @@ fn calibrate(seconds: f64, rate: f64, json: Option<String>) -> std::io::Result<E
     for failure in &failures {
         println!("  outside its bound: {failure}");
     }
-    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(exit_code(failures.is_empty()))
 }
 
 fn run_scenarios(

@@ -26,6 +26,9 @@ use crate::testbed::Testbed;
 use crate::traffic::{Flow, ports};
 use crate::work_directory::WorkDirectory;
 
+/// What the names of systems end with in results with the kernel's links.
+pub(crate) const NETEM: &str = " (netem)";
+
 /// Share of idle processor time below which the processors were the bottleneck.
 const IDLE_BOUND: f64 = 0.02;
 /// Share of frames above which losses before the emulator invalidate a run.
@@ -93,7 +96,7 @@ fn jobs<'a>(scenarios: &'a [Loaded], options: &Options) -> Vec<Job<'a>> {
             if options.simulated {
                 subject.name += " (sim)";
             } else if options.netem {
-                subject.name += " (netem)";
+                subject.name += NETEM;
             }
             let repetitions = options.repetitions.unwrap_or(loaded.scenario.repetitions);
             for repetition in (0..repetitions).filter(|_| wanted) {

@@ -514,9 +514,8 @@ impl Association {
         if !matches!(session.key.protocol, protocol::TCP | protocol::UDP) {
             return None;
         }
-        let noted = |slot, id| self.sending.sessions().get(slot).is_some_and(|to| to.id == id);
         if let Answers::Session(answered, id) = session.answers
-            && noted(answered, id)
+            && self.sending.sessions().get(answered).is_some_and(|to| to.id == id)
         {
             return Some(answered);
         }

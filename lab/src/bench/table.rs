@@ -1,6 +1,6 @@
 //! Tables of the benchmarks.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
@@ -29,14 +29,13 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn of(summary: &Summary) -> Self {
+    /// The figures of `system`, whose results are `summary`.
+    pub(super) fn of(summary: &Summary, system: &str) -> Self {
         let flow = |name: &str| summary.flows_bps.get(name).copied();
         let tcp = flow("tcp");
         let datagrams = flow("udp");
         let cost = summary.cpu_seconds_per_gbit;
         let round_trip = summary.rtt_ms.get("voip");
-        // The kernel's links are marked in the names of systems, and the path of plain IP.
-        let system = summary.system.trim_end_matches(" (netem)").trim_end_matches(" p1");
         Self {
             case: summary.scenario.clone(),
             system: system.to_owned(),
@@ -94,28 +93,26 @@ pub(super) struct Pair {
 
 /// Every figure of the systems `old ENCAPSULATION` beside that of `new ENCAPSULATION`.
 pub(super) fn pairs(rows: &[Row]) -> Vec<Pair> {
-    let mut order: Vec<(&str, &str)> = Vec::new();
-    let mut all: BTreeMap<(&str, &str, &str), &Row> = BTreeMap::new();
-    for row in rows {
-        let Some((age, encapsulation)) = row.system.split_once(' ') else { continue };
-        if !order.contains(&(&row.case, encapsulation)) {
-            order.push((&row.case, encapsulation));
-        }
-        all.insert((&row.case, encapsulation, age), row);
-    }
     let mut pairs = Vec::new();
-    for (case, encapsulation) in order {
-        let of = |age| all.get(&(case, encapsulation, age)).map(|row| row.figures());
-        let (old, new) = (of("old"), of("new"));
-        let Some(known) = new.or(old) else { continue };
-        for (index, (figure, decimals, _)) in known.into_iter().enumerate() {
-            let figure_of = |row: Option<[(&str, usize, Option<f64>); 5]>| row?[index].2;
-            let (old, new) = (figure_of(old), figure_of(new));
+    let mut seen = BTreeSet::new();
+    for row in rows {
+        let Some((_, encapsulation)) = row.system.split_once(' ') else { continue };
+        if !seen.insert((&row.case, encapsulation)) {
+            continue;
+        }
+        let of = |age: &str| {
+            let system = format!("{age} {encapsulation}");
+            rows.iter().find(|other| other.case == row.case && other.system == system)
+        };
+        let (old, new) = (of("old").map(Row::figures), of("new").map(Row::figures));
+        for (index, (figure, decimals, _)) in row.figures().into_iter().enumerate() {
+            let old = old.and_then(|figures| figures[index].2);
+            let new = new.and_then(|figures| figures[index].2);
             if old.or(new).is_none() {
                 continue;
             }
             let ratio = old.zip(new).filter(|(old, _)| *old > 0.0).map(|(old, new)| new / old);
-            let (case, encapsulation) = (case.to_owned(), encapsulation.to_owned());
+            let (case, encapsulation) = (row.case.clone(), encapsulation.to_owned());
             pairs.push(Pair { case, encapsulation, figure, decimals, old, new, ratio });
         }
     }
@@ -148,18 +145,18 @@ mod tests {
     use crate::summary::summarise;
 
     fn row(system: &str, kind: &str, mbps: f64) -> Row {
-        let mut result = run("1 path", &format!("{system} (netem)"), 0, mbps);
+        let mut result = run("1 path", system, 0, mbps);
         let rtt = Statistics { median: 0.25, p99: 1.5, ..Statistics::default() };
         result.flows = vec![
             FlowResult { name: kind.into(), goodput_bps: mbps * 1e6, ..FlowResult::default() },
             FlowResult { name: "voip".into(), rtt_ms: Some(rtt), ..FlowResult::default() },
         ];
-        Row::of(&summarise(&[result])[0])
+        Row::of(&summarise(&[result])[0], system)
     }
 
     #[test]
     fn a_row_has_the_figures_that_its_case_measures() {
-        let tcp = row("plain p1", "tcp", 100.0);
+        let tcp = row("plain", "tcp", 100.0);
         // Half of two processors at 0.1 Gbit/s.
         let text = "case    system  Mbit/s  packets/s  CPU s/Gbit  RTT ms  RTT p99  runs\n\
                     1 path  plain   100     -          10.00       0.25    1.50     1\n";
