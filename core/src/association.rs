@@ -400,7 +400,7 @@ impl Association {
             attempts: self.handshakes.attempts(),
             unanswered: self.handshakes.unanswered_since().map(|at| now.since(at)),
             attempt_in: self.handshakes.next_attempt().map(|at| at.since(now)),
-            aead: self.keys.current().map(|epoch| epoch.keys.send.aead().name()),
+            aead: self.keys.current().map(|epoch| epoch.keys.receive.aead().name()),
             scheduler: self.config.scheduler.name(),
             congestion_control: self.config.congestion_control.name(),
             inner_mtu: self.inner_mtu,

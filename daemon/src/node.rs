@@ -17,7 +17,7 @@ use mpip_core::{
 use mpip_net::netlink::{self, HostAddress, Monitor, Notice};
 use mpip_net::tun::{ReadError, Tun, TunWriter};
 use mpip_net::udp::ReceiveBuffers;
-use mpip_net::{Interest, PlainSender, Poller, Readiness, Waker, clock};
+use mpip_net::{Crew, Interest, PlainSender, Poller, Readiness, Waker, clock};
 use zeroize::Zeroize;
 
 use crate::budget::Budgets;
@@ -57,6 +57,10 @@ const MAX_UNSENT: usize = 48 << 10;
 /// Messages received from a socket at a time.
 const RECEIVE_BATCH: usize = 16;
 
+/// Most threads for packets unless the configuration asks for more: more than one engine can keep
+/// busy.
+const MAX_THREADS: usize = 4;
+
 /// How long the TUN device is left alone when every buffer is in use.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -82,6 +86,7 @@ pub(crate) enum Token {
     Network,
     Control,
     Handshakes,
+    Sent,
     Socket(LocalId),
 }
 
@@ -96,6 +101,7 @@ impl From<Token> for u64 {
             Token::Network => 2,
             Token::Control => 3,
             Token::Handshakes => 4,
+            Token::Sent => 5,
             Token::Socket(LocalId(id)) => FIRST_SOCKET + Self::from(id),
         }
     }
@@ -109,6 +115,7 @@ impl From<u64> for Token {
             2 => Self::Network,
             3 => Self::Control,
             4 => Self::Handshakes,
+            5 => Self::Sent,
             socket => {
                 let id = u16::try_from(socket - FIRST_SOCKET).expect("made from 16 bits");
                 Self::Socket(LocalId(id))
@@ -134,6 +141,8 @@ pub(crate) struct Node {
     plain: PlainSender,
     writer: TunWriter,
     sender: Sockets,
+    /// Wakes the loop when the threads that send have room again, or an error to tell.
+    sent: Arc<Waker>,
     buffers: ReceiveBuffers,
     /// Whether the engine was given something since it was last flushed.
     unflushed: bool,
@@ -211,6 +220,20 @@ impl Description {
     }
 }
 
+/// Threads for packets, by the processors that this process may use (affinity and cgroup quota).
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS)
+}
+
+/// Sockets, with the threads beside this one that seal and send. `waker` wakes this one.
+fn sockets(threads: usize, waker: &Arc<Waker>) -> Result<Sockets, Error> {
+    if threads < 2 {
+        return Ok(Sockets::default());
+    }
+    let crew = Crew::start(threads - 1).map_err(system("start the threads of packets"))?;
+    Ok(Sockets::with_crew(Arc::new(crew), Arc::clone(waker)))
+}
+
 fn allowed_prefixes(peers: &[PeerConfig]) -> Vec<Vec<String>> {
     let all = peers.iter().map(|peer| peer.allowed_prefixes.iter());
     all.map(|prefixes| prefixes.map(ToString::to_string).collect()).collect()
@@ -239,6 +262,11 @@ impl Node {
             .map_err(system("add an eventfd to the epoll"))?;
         let worker =
             worker::start(&worker_done).map_err(system("start the thread of handshakes"))?;
+        let sent = Arc::new(Waker::new().map_err(system("make an eventfd"))?);
+        poller
+            .add(&*sent, Token::Sent.into(), Interest::Readable)
+            .map_err(system("add an eventfd to the epoll"))?;
+        let sender = sockets(settings.threads.unwrap_or_else(threads), &sent)?;
         let now = clock::now();
         let mut seed = clock::random_seed().map_err(system("read randomness"))?;
         let local = LocalAddresses::new(&settings);
@@ -273,7 +301,8 @@ impl Node {
             tun,
             tun_paused: None,
             pool: PacketPool::new(LARGE_BUFFERS, SMALL_BUFFERS),
-            sender: Sockets::default(),
+            sender,
+            sent,
             plain,
             buffers: ReceiveBuffers::new(RECEIVE_BATCH),
             unflushed: false,
@@ -392,6 +421,15 @@ impl Node {
             }
         }
         if ready.writable && self.sender.writable(now, local) {
+            self.engine.handle_writable(now, local, &mut self.sender);
+        }
+    }
+
+    /// The threads that send have room again, or an error to tell, which
+    /// [`finish_batch`](Self::finish_batch) takes.
+    pub(crate) fn sent(&mut self, now: Instant) {
+        self.sent.reset();
+        while let Some(local) = self.sender.poll_room() {
             self.engine.handle_writable(now, local, &mut self.sender);
         }
     }
@@ -786,6 +824,7 @@ impl Node {
             for local in &sockets {
                 self.socket_ready(now, *local, ready);
             }
+            self.sent(now);
             self.engine.flush(now, &mut self.sender);
             self.engine.handle_timeout(now, &mut self.sender, &mut self.writer);
             self.sender.flush(now);

@@ -175,6 +175,7 @@ fn serve(node: &mut Node, sources: &mut Sources) -> Result<Vec<Waiting>, Error> 
                     }
                 }
                 Token::Handshakes => node.handshakes_ready(now),
+                Token::Sent => node.sent(now),
                 Token::Control => {
                     sources.waker.reset();
                     if let Some(waiting) = answer(node, now, sources)? {

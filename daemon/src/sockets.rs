@@ -8,7 +8,7 @@ use std::sync::Arc;
 use mpip_api as api;
 use mpip_core::{DatagramSink, Ecn, Instant, LocalAddress, LocalId, PathAddress, Slot};
 use mpip_net::udp::{ReceiveBuffers, SendError};
-use mpip_net::{TcpSender, TcpSocket, UdpSender, UdpSocket, clock};
+use mpip_net::{Crew, TcpSender, TcpSocket, UdpSender, UdpSocket, Waker, clock};
 
 /// A socket.
 #[derive(Clone, Debug)]
@@ -34,6 +34,12 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
+    /// No sockets yet. `crew` seals and sends what leaves by UDP; `waker` wakes the caller when
+    /// [there is room](Self::poll_room) or an error.
+    pub(crate) fn with_crew(crew: Arc<Crew>, waker: Arc<Waker>) -> Self {
+        Self { udp: UdpSender::with_crew(crew, waker), tcp: TcpSender::new() }
+    }
+
     /// Adds the socket of `address`.
     pub(crate) fn insert(&mut self, address: &LocalAddress, socket: Socket) -> io::Result<()> {
         match socket {
@@ -104,6 +110,11 @@ impl Sockets {
     /// The socket of `local` is writable. Returns whether it took the whole backlog.
     pub(crate) fn writable(&mut self, now: Instant, local: LocalId) -> bool {
         self.udp.writable(local) || self.tcp.writable(now, local)
+    }
+
+    /// The next local address that takes datagrams again, after too many waited for the crew.
+    pub(crate) fn poll_room(&mut self) -> Option<LocalId> {
+        self.udp.poll_room()
     }
 
     /// Time at which to call [`flush`](Self::flush) at the latest.

@@ -144,6 +144,7 @@ fn write_partial(segments: &Segments, ip: &Header, index: usize, out: &mut [u8])
     }
     let mut head = [0; HEAD_ROOM];
     let (written, rest) = segments.write_head(index, &mut head);
+    let rest = rest.bytes();
     let field = ip.header_len + field;
     if written + rest.len() != out.len() || written < field + 2 {
         return false;

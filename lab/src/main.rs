@@ -11,8 +11,8 @@
 //! - processes in a testbed: `emulator` and `netem` (links), `generator`, `stream`, `quic`,
 //!   `web` and `probe` (traffic); `worker` starts them
 //! - a testbed: `testbed` (namespaces and links of a scenario), `traffic`, `systems`
-//! - commands: `run`, `simulated`, `factorial`, `calibrate`, `shell`, `demo`, `kill_matrix`,
-//!   `parameters`, `sweep`, `ablate`
+//! - commands: `run`, `simulated`, `factorial`, `calibrate`, `cores`, `shell`, `demo`,
+//!   `kill_matrix`, `parameters`, `sweep`, `ablate`
 //! - commands that use these: `bench`, `figures`, `papers`, `report`, `reproduce`
 
 use std::io::Write;
@@ -29,6 +29,7 @@ mod calibration;
 mod clock;
 mod columns;
 mod command;
+mod cores;
 mod demo;
 mod document;
 mod emulator;
@@ -247,6 +248,8 @@ enum Command {
     /// Measures mpip by UDP and TCP segments beside plain IP, MPTCP and wireguard-go, over 1, 2 and
     /// 4 paths without a limit.
     BenchPath(bench::Options),
+    /// Measures what one node's sending side carries with one thread, two, and so on.
+    BenchCores(cores::Options),
     /// Measures the daemon of this workspace beside that of a git revision, which it builds.
     BenchCompare {
         /// The revision.
@@ -410,6 +413,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
             };
             figures::run(&figures::Wanted { cases, show, cells, markdown }, &options)?;
         }
+        Command::BenchCores(options) => cores::run(&options)?,
         Command::BenchPath(options) => return Ok(exit_code(bench::paths(&options)?)),
         Command::BenchCompare { revision, options } => {
             return Ok(exit_code(bench::compare(&revision, &options)?));

@@ -24,6 +24,8 @@
 
 mod checksum;
 pub mod clock;
+mod crew;
+mod in_order;
 pub mod netlink;
 mod plain;
 mod poll;
@@ -34,6 +36,7 @@ pub mod tcp;
 pub mod tun;
 pub mod udp;
 
+pub use crew::Crew;
 pub use plain::PlainSender;
 pub use poll::{
     Interest, Poller, Readiness, Signal, Signals, Waker, ignore_termination, lower_priority,

@@ -5,6 +5,7 @@
 //! been acknowledged: the queue, the send path and retransmission all refer to it. The pool reuses
 //! a buffer once there is no reference to it, so nothing is allocated per packet.
 
+use core::ops::Range;
 use std::sync::Arc;
 
 /// Largest packet of a TUN device (RFC 791: 16-bit total length).
@@ -64,9 +65,47 @@ impl PacketBuf {
         &self.storage[..self.len]
     }
 
+    /// The bytes `range` of the packet.
+    pub fn part(&self, range: Range<usize>) -> PacketPart<'_> {
+        PacketPart { packet: self, range }
+    }
+
+    /// Whether both refer to the same buffer.
+    pub(crate) fn shares_bytes(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.storage, &other.storage)
+    }
+
     /// The offloaded work.
     pub fn offload(&self) -> Offload {
         self.offload
+    }
+}
+
+/// Bytes of a packet, with the packet.
+#[derive(Clone, Debug)]
+pub struct PacketPart<'a> {
+    packet: &'a PacketBuf,
+    range: Range<usize>,
+}
+
+impl<'a> PacketPart<'a> {
+    /// The packet.
+    pub fn packet(&self) -> &'a PacketBuf {
+        self.packet
+    }
+
+    /// Where the bytes are in the packet.
+    pub fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
+    /// The bytes.
+    ///
+    /// # Panics
+    ///
+    /// If the packet is shorter.
+    pub fn bytes(&self) -> &'a [u8] {
+        &self.packet.bytes()[self.range.clone()]
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! A packet from the host lives in a [`PacketBuf`] of a [`PacketPool`], is read once
 //! ([`packet::Header`]) and cut into [`packet::Segments`]. A datagram for the network is written
-//! into a [`Slot`] that a [`DatagramSink`] lends. Time is an [`Instant`] that the caller passes.
+//! into a [`Slot`] that a [`DatagramSink`] lends, which seals it at once or notes in [`Sealings`] how
+//! it is to be sealed. Time is an [`Instant`] that the caller passes.
 //!
 //! This crate must not know about messages, keys, paths or sessions: protocol state belongs to a
 //! layer above. It owns no socket, thread, clock or randomness.
@@ -19,6 +20,7 @@ mod intervals;
 pub mod packet;
 pub mod parameters;
 mod prefix;
+mod sealing;
 mod sink;
 pub mod table;
 mod time;
@@ -26,11 +28,12 @@ mod time;
 pub use address::{Encapsulation, LocalAddress, LocalId, PathAddress};
 pub use bucket::{Bucket, Rate};
 pub use buffer::{
-    MAX_PACKET, Offload, PacketBuf, PacketPool, PartialChecksum, SMALL_PACKET, Segmentation,
-    SegmentationKind,
+    MAX_PACKET, Offload, PacketBuf, PacketPart, PacketPool, PartialChecksum, SMALL_PACKET,
+    Segmentation, SegmentationKind,
 };
 pub use ecn::Ecn;
 pub use intervals::Intervals;
 pub use prefix::{Prefix, PrefixError};
+pub use sealing::{Seal, Sealing, Sealings};
 pub use sink::{Checksum, DatagramSink, InnerPacket, PacketSink, Slot};
 pub use time::Instant;

@@ -2,20 +2,34 @@
 
 use crate::address::PathAddress;
 use crate::ecn::Ecn;
+use crate::sealing::{Sealing, Sealings};
 
-/// Buffer for one datagram. It is sent only after [`commit`](Slot::commit); dropping it cancels the
-/// reservation.
+/// Buffer for one datagram. It is sent only after [`commit`](Slot::commit) or [`seal`](Slot::seal);
+/// dropping it cancels the reservation.
 #[derive(Debug)]
 pub struct Slot<'a> {
     bytes: &'a mut [u8],
     committed: &'a mut bool,
+    /// Where it is noted what is to be sealed, and where `bytes` begin in that buffer.
+    later: Option<(&'a mut Sealings, usize)>,
 }
 
 impl<'a> Slot<'a> {
-    /// A slot over `bytes`; `committed` is set by [`commit`](Slot::commit).
+    /// A slot over `bytes`, which are sealed at once; `committed` is set when it is handed over.
     pub fn new(bytes: &'a mut [u8], committed: &'a mut bool) -> Self {
         *committed = false;
-        Self { bytes, committed }
+        Self { bytes, committed, later: None }
+    }
+
+    /// A slot over `bytes`, which begin at `at` of a buffer whose owner runs `later`.
+    pub fn sealed_later(
+        bytes: &'a mut [u8],
+        committed: &'a mut bool,
+        later: &'a mut Sealings,
+        at: usize,
+    ) -> Self {
+        *committed = false;
+        Self { bytes, committed, later: Some((later, at)) }
     }
 
     /// The bytes to fill, exactly as many as were reserved.
@@ -25,6 +39,15 @@ impl<'a> Slot<'a> {
 
     /// Hands the datagram over.
     pub fn commit(self) {
+        *self.committed = true;
+    }
+
+    /// Seals the datagram, now or later, and hands it over.
+    pub fn seal(self, sealing: &Sealing<'_>) {
+        match self.later {
+            None => sealing.run(self.bytes),
+            Some((later, at)) => later.push(at..at + self.bytes.len(), sealing),
+        }
         *self.committed = true;
     }
 }

@@ -60,7 +60,7 @@ impl Association {
         let Some(len) = path.poll_mtu_probe(now) else { return };
         let (to, plain_len) = (path.address, len - datagram_overhead(path.id));
         let info = SendInfo { asks: true, paced: false, probe: true, content: None };
-        let sent = self.send_datagram(now, index, to, plain_len, &[], info, out, |plain| {
+        let sent = self.send_datagram(now, index, to, plain_len, None, info, out, |plain| {
             let mut frames = FrameWriter::new(plain);
             frames.push(&Frame::Heartbeat).expect("a probe is longer than the base");
             frames.pad_to(plain_len).expect("its room is that long");
@@ -403,6 +403,6 @@ impl Association {
         let content = Content::of(notices);
         let info = SendInfo { asks, paced: false, probe: false, content };
         let write = |plain: &mut [u8]| plain.copy_from_slice(frames);
-        self.send_datagram(now, index, to, frames.len(), &[], info, out, write).is_some()
+        self.send_datagram(now, index, to, frames.len(), None, info, out, write).is_some()
     }
 }

@@ -11,7 +11,7 @@ use crate::parts::sizes::NUMBER_LEN;
 use crate::trace::What;
 use mpip_transport::cc::CongestionControlKind;
 use mpip_types::Instant;
-use mpip_types::{DatagramSink, Ecn, PathAddress};
+use mpip_types::{DatagramSink, Ecn, PacketPart, PathAddress, Sealing};
 
 /// What loss detection and congestion control record about a datagram.
 pub(super) struct SendInfo {
@@ -27,7 +27,7 @@ pub(super) struct SendInfo {
 
 impl Association {
     /// Sends `plain_len` bytes of frames on path `index` to `to`: those that `write` fills in, and
-    /// `body`, which ends them. Returns what `write` returned; `None` if there are no keys or the
+    /// `body`, which ends them. They are sealed now or later, as `out` chooses. Returns what `write` returned; `None` if there are no keys or the
     /// socket accepts no more now.
     #[expect(clippy::too_many_arguments, reason = "the parts of one datagram")]
     pub(super) fn send_datagram<T>(
@@ -36,7 +36,7 @@ impl Association {
         index: PathIndex,
         to: PathAddress,
         plain_len: usize,
-        body: &[u8],
+        body: Option<PacketPart<'_>>,
         info: SendInfo,
         out: &mut impl DatagramSink,
         write: impl FnOnce(&mut [u8]) -> T,
@@ -62,9 +62,10 @@ impl Association {
         let mut slot = out.reserve(to, ecn, total)?;
         let (clear, sealed) = slot.bytes().split_at_mut(header_len);
         header.emit(clear).expect("room was reserved");
-        let written = write(&mut sealed[..plain_len - body.len()]);
-        epoch.keys.send.seal_into(path.id.0, number, clear, body, sealed);
-        slot.commit();
+        let body_len = body.as_ref().map_or(0, |body| body.range().len());
+        let written = write(&mut sealed[..plain_len - body_len]);
+        let (key, clear_len) = (&epoch.keys.send, header_len);
+        slot.seal(&Sealing { key, path: path.id.0, number, clear_len, body });
         epoch.sealed += 1;
         self.trace.record(now, path.id.0, || What::Sent {
             number,

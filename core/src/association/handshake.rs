@@ -187,7 +187,7 @@ impl Association {
         let epoch = Epoch {
             local_index: index,
             peer_index,
-            keys: completed.secrets.into_keys(aead),
+            keys: completed.secrets.into_keys(aead).into(),
             created: now,
             origin,
             sealed: 0,
@@ -278,7 +278,7 @@ impl Association {
             cx.shared.indices.remove(&local_index);
             error.to_string()
         })?;
-        let keys = secrets.into_keys(aead);
+        let keys = secrets.into_keys(aead).into();
         let epoch = Epoch { local_index, peer_index, keys, created: now, origin, sealed: 0 };
         let mut retired = Vec::new();
         self.keys.offer(epoch, &mut retired);
@@ -308,7 +308,7 @@ impl Association {
         if self.handshakes.pending().is_none() {
             self.handshakes.plan(None);
         }
-        let aead = self.keys.current().map(|epoch| epoch.keys.send.aead());
+        let aead = self.keys.current().map(|epoch| epoch.keys.receive.aead());
         self.on_established(now, aead.expect("keys were confirmed"), cx);
         self.outbox.owe(Notice::Addresses);
     }

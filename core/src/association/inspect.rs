@@ -90,11 +90,9 @@ impl Association {
         };
         let mut datagram = vec![0; header.encoded_len()];
         header.emit(&mut datagram).expect("room for the header");
-        let mut sealed = plain.to_vec();
-        let tag: [u8; TAG_LEN] =
-            epoch.keys.send.seal_in_place(path, number, &datagram, &mut sealed);
+        let mut sealed = [plain, &[0; TAG_LEN]].concat();
+        epoch.keys.send.seal(path, number, &datagram, &[], &mut sealed);
         datagram.extend(sealed);
-        datagram.extend(tag);
         Some(datagram)
     }
 

@@ -53,6 +53,7 @@ impl Association {
         let mut head = [0; HEAD_ROOM];
         let (len, rest) = segments.write_head(0, &mut head);
         let mut quoted = head[..len].to_vec();
+        let rest = rest.bytes();
         quoted.extend(&rest[..rest.len().min(usize::from(MIN_MTU_V6))]);
         let complete = quoted.len() >= header.header_len;
         if let Some(message) = complete.then(|| too_big(&quoted, header, mtu)).flatten() {

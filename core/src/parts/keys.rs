@@ -4,10 +4,11 @@
 //! and datagrams in flight under the previous keys are still accepted.
 
 use core::time::Duration;
+use std::sync::Arc;
 
-use mpip_crypto::Keys;
+use mpip_crypto::{Keys, OpenKey, SealKey};
 
-use mpip_types::Instant;
+use mpip_types::{Instant, Seal};
 
 /// Age at which the initiator of an epoch renews the keys, as in WireGuard.
 pub(crate) const REKEY_AFTER: Duration = Duration::from_secs(120);
@@ -31,6 +32,31 @@ pub(crate) struct Origin {
     pub(crate) goes_on: bool,
 }
 
+/// Both directions of an epoch's packet protection.
+#[derive(Debug)]
+pub(crate) struct EpochKeys {
+    /// Seals what this node sends. Sinks that seal later share it.
+    pub(crate) send: Arc<dyn Seal>,
+    /// Opens what this node receives.
+    pub(crate) receive: OpenKey,
+}
+
+impl From<Keys> for EpochKeys {
+    fn from(keys: Keys) -> Self {
+        Self { send: Arc::new(Sealer(keys.send)), receive: keys.receive }
+    }
+}
+
+/// A key as sinks use it.
+#[derive(Debug)]
+struct Sealer(SealKey);
+
+impl Seal for Sealer {
+    fn seal(&self, path: u16, number: u64, clear: &[u8], body: &[u8], out: &mut [u8]) {
+        self.0.seal_into(path, number, clear, body, out);
+    }
+}
+
 /// The keys of one handshake.
 #[derive(Debug)]
 pub(crate) struct Epoch {
@@ -38,7 +64,7 @@ pub(crate) struct Epoch {
     pub(crate) local_index: u32,
     /// The receiver index in our datagrams.
     pub(crate) peer_index: u32,
-    pub(crate) keys: Keys,
+    pub(crate) keys: EpochKeys,
     pub(crate) created: Instant,
     pub(crate) origin: Origin,
     /// Packets sealed.

@@ -20,6 +20,9 @@ const SOCKET_PATH_MAX: usize = 107 - crate::control::NEW_SUFFIX.len();
 /// Permitted keepalive intervals, s.
 const KEEPALIVE: RangeInclusive<i64> = 2..=600;
 
+/// Permitted numbers of threads.
+const THREADS: RangeInclusive<i64> = 1..=64;
+
 /// The resolved section. A value that is `None` without a default was wrong.
 pub(super) struct Node {
     pub(super) private_key: Option<PrivateKey>,
@@ -27,6 +30,8 @@ pub(super) struct Node {
     pub(super) tcp_port: Option<u16>,
     /// `None` by default.
     pub(super) keepalive: Option<Duration>,
+    /// `None` by default.
+    pub(super) threads: Option<usize>,
     pub(super) control_socket: PathBuf,
     /// `None` by default.
     pub(super) control_group: Option<u32>,
@@ -57,11 +62,13 @@ pub(super) fn resolve(
     };
     let keepalive = raw.keepalive.as_ref();
     let keepalive = keepalive.and_then(|value| integer(value, "keepalive", KEEPALIVE, problems));
+    let threads = raw.threads.as_ref();
     Node {
         private_key,
         listen_port,
         tcp_port,
         keepalive: keepalive.map(Duration::from_secs),
+        threads: threads.and_then(|value| integer(value, "threads", THREADS, problems)),
         control_socket: control_socket(raw, interface, problems),
         control_group: raw.control_group.as_ref().and_then(|name| group(name, problems)),
     }

@@ -81,6 +81,7 @@ pub(super) struct Node {
     pub(super) control_socket: Option<Spanned<String>>,
     pub(super) control_group: Option<Spanned<String>>,
     pub(super) keepalive: Option<Spanned<i64>>,
+    pub(super) threads: Option<Spanned<i64>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -1,6 +1,7 @@
 //! Counters and errors of sending.
 
 use core::fmt;
+use core::ops::AddAssign;
 use std::io;
 use std::net::SocketAddr;
 
@@ -39,6 +40,24 @@ pub struct SendCounters {
     pub dropped_other: u64,
     /// Datagrams dropped from the backlog of a socket that was removed.
     pub dropped_removed: u64,
+}
+
+impl AddAssign for SendCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.datagrams += other.datagrams;
+        self.bytes += other.bytes;
+        self.messages += other.messages;
+        self.calls += other.calls;
+        self.blocked += other.blocked;
+        self.refused += other.refused;
+        self.no_socket += other.no_socket;
+        self.dropped_unreachable += other.dropped_unreachable;
+        self.dropped_too_long += other.dropped_too_long;
+        self.dropped_full += other.dropped_full;
+        self.dropped_not_permitted += other.dropped_not_permitted;
+        self.dropped_other += other.dropped_other;
+        self.dropped_removed += other.dropped_removed;
+    }
 }
 
 impl SendCounters {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use mpip_types::{LocalId, Slot};
+use mpip_types::{LocalId, Sealings, Slot};
 
 use super::counters::{SendCounters, SendError};
 
@@ -24,6 +24,14 @@ pub(crate) trait SendQueue {
     fn clear(&mut self) -> u64;
 }
 
+/// Room for a datagram.
+pub(crate) struct Room<'a> {
+    pub(crate) bytes: &'a mut [u8],
+    /// Where it is noted how the datagram is sealed, if that is done later, and where `bytes`
+    /// begin in the buffer.
+    pub(crate) later: Option<(&'a mut Sealings, usize)>,
+}
+
 /// What became of datagrams, for the caller.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
@@ -35,10 +43,20 @@ impl Report {
     pub(crate) fn error(&mut self, error: SendError) {
         log::trace!("{error}");
         self.counters.count_error(&error);
+        self.keep(error);
+    }
+
+    fn keep(&mut self, error: SendError) {
         if self.errors.len() == MAX_ERRORS {
             self.errors.pop_front();
         }
         self.errors.push_back(error);
+    }
+
+    /// Adds what `other` has, and empties it.
+    pub(crate) fn append(&mut self, other: &mut Self) {
+        self.counters += core::mem::take(&mut other.counters);
+        other.errors.drain(..).for_each(|error| self.keep(error));
     }
 }
 
@@ -105,7 +123,7 @@ impl<Q: SendQueue> Queues<Q> {
     pub(crate) fn lend(
         &mut self,
         local: LocalId,
-        reserve: impl for<'a> FnOnce(&'a mut Q, &mut Report) -> Option<&'a mut [u8]>,
+        reserve: impl for<'a> FnOnce(&'a mut Q, &mut Report) -> Option<Room<'a>>,
     ) -> Option<Slot<'_>> {
         self.settle();
         let Some(index) = self.find(local) else {
@@ -114,7 +132,11 @@ impl<Q: SendQueue> Queues<Q> {
         };
         let room = reserve(&mut self.queues[index], &mut self.report)?;
         self.lender = Some(index);
-        Some(Slot::new(room, &mut self.committed))
+        let committed = &mut self.committed;
+        Some(match room.later {
+            None => Slot::new(room.bytes, committed),
+            Some((later, at)) => Slot::sealed_later(room.bytes, committed, later, at),
+        })
     }
 
     fn find(&self, local: LocalId) -> Option<usize> {

@@ -28,6 +28,7 @@ use crate::socket::batch::Batch;
 use crate::socket::batch::is_temporary;
 use crate::socket::queues::Queues;
 use crate::socket::queues::Report;
+use crate::socket::queues::Room;
 use crate::socket::queues::SendQueue;
 use crate::socket::receive::receive;
 
@@ -180,7 +181,10 @@ impl TcpSender {
 impl DatagramSink for TcpSender {
     fn reserve(&mut self, to: PathAddress, ecn: Ecn, len: usize) -> Option<Slot<'_>> {
         let now = self.now;
-        self.queues.lend(to.local, |queue, report| queue.reserve(now, to.remote, ecn, len, report))
+        self.queues.lend(to.local, |queue, report| {
+            let bytes = queue.reserve(now, to.remote, ecn, len, report)?;
+            Some(Room { bytes, later: None })
+        })
     }
 }
 

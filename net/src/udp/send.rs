@@ -1,5 +1,8 @@
 //! Sends datagrams in batches: consecutive datagrams of one size to one address are one message.
 
+mod lane;
+mod message;
+mod outlet;
 mod queue;
 
 use std::sync::Arc;
@@ -9,6 +12,8 @@ use mpip_types::{DatagramSink, Ecn, LocalId, PathAddress, Slot};
 use super::UdpSocket;
 use crate::socket::queues::{Queues, SendQueue};
 use crate::socket::{SendCounters, SendError};
+use crate::{Crew, Waker};
+use lane::{Lane, Notices};
 use queue::Queue;
 
 /// Takes datagrams from the engine and sends each by the socket of its local address.
@@ -17,9 +22,21 @@ use queue::Queue;
 /// gathered. While the kernel takes no more from a socket, it [is blocked](Self::is_blocked) and
 /// has a bounded backlog. Once it is writable again, call [`writable`](Self::writable) and then the
 /// engine's `handle_writable`.
+///
+/// With a [`Crew`] its threads seal and send what is worth handing over, the messages of each
+/// socket in their order. When too many wait for that, slots are refused as if the socket were
+/// full; the waker wakes the caller when [there is room](Self::poll_room) or an error.
+///
+/// ```text
+///  engine's thread                         any thread of the crew
+///  reserve ─► Queue: gathers messages ─┬─► Lane: seals them ─► in order ─► Outlet ─► kernel
+///             flush: or itself, if few ┘
+/// ```
 #[derive(Debug, Default)]
 pub struct UdpSender {
     queues: Queues<Queue>,
+    notices: Arc<Notices>,
+    crew: Option<Arc<Crew>>,
 }
 
 impl UdpSender {
@@ -28,9 +45,16 @@ impl UdpSender {
         Self::default()
     }
 
+    /// A sender without sockets that has `crew` seal and send; `waker` wakes the caller.
+    pub fn with_crew(crew: Arc<Crew>, waker: Arc<Waker>) -> Self {
+        let notices = Arc::new(Notices::new(Some(waker)));
+        Self { notices, crew: Some(crew), ..Self::default() }
+    }
+
     /// Adds a socket. It replaces one with the same id, whose backlog is dropped.
     pub fn insert(&mut self, socket: Arc<UdpSocket>) {
-        self.queues.insert(Queue::new(socket));
+        let lane = Lane::new(socket, Arc::clone(&self.notices));
+        self.queues.insert(Queue::new(lane, self.crew.clone()));
     }
 
     /// Removes the socket of `local` and drops its backlog. The socket closes once nobody else
@@ -51,18 +75,18 @@ impl UdpSender {
 
     /// Sends as much as the kernel takes.
     pub fn flush(&mut self) {
-        let (queues, report) = self.queues.settled();
-        for queue in queues.iter_mut().filter(|queue| !queue.is_blocked()) {
-            queue.send(report);
-        }
+        self.queues.settled().0.iter_mut().for_each(Queue::send);
     }
 
     /// Sends the backlog of `local`, whose socket has become writable. Returns whether it is no
     /// longer blocked.
     pub fn writable(&mut self, local: LocalId) -> bool {
-        let Some((queue, report)) = self.queues.settled_at(local) else { return false };
-        queue.send(report);
-        !queue.is_blocked()
+        self.queues.settled_at(local).is_some_and(|(queue, _)| queue.resume())
+    }
+
+    /// The next local address that takes datagrams again, after too many waited for the crew.
+    pub fn poll_room(&mut self) -> Option<LocalId> {
+        self.queues.iter().find(|queue| queue.take_room()).map(SendQueue::id)
     }
 
     /// Whether the socket of `local` has a backlog and waits to be writable.
@@ -77,12 +101,21 @@ impl UdpSender {
 
     /// The next error, oldest first.
     pub fn poll_error(&mut self) -> Option<SendError> {
-        self.queues.report.errors.pop_front()
+        if let Some(error) = self.queues.report.errors.pop_front() {
+            return Some(error);
+        }
+        let mut report = self.notices.errors()?;
+        if report.errors.len() <= 1 {
+            self.notices.clear();
+        }
+        report.errors.pop_front()
     }
 
     /// Counts so far.
     pub fn counters(&self) -> SendCounters {
-        self.queues.report.counters
+        let mut counters = self.queues.report.counters;
+        counters += self.notices.report().counters;
+        counters
     }
 }
 

@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 use crate::common::HANG;
 use crate::common::Namespace;
 use mpip_net::udp::{ReceiveBuffers, SocketConfig};
-use mpip_net::{Interest, Poller, UdpSender, UdpSocket};
+use mpip_net::{Crew, Interest, Poller, UdpSender, UdpSocket, Waker};
 use mpip_testing::can_run;
 use mpip_types::DatagramSink;
 use mpip_types::Ecn;
 use mpip_types::LocalId;
 use mpip_types::PathAddress;
+use mpip_types::Seal;
+use mpip_types::Sealing;
 
 const LOCAL: LocalId = LocalId(3);
 
@@ -323,6 +325,158 @@ fn a_full_socket_keeps_a_bounded_backlog_and_loses_nothing() {
     let received = receive(&remote, 2_000);
     assert_eq!(received.len(), 2_000, "{:?}", sender.counters());
     assert!(received.iter().enumerate().all(|(n, (_, _, bytes))| *bytes == datagram(n, 1_400)));
+}
+
+/// Seals by adding the number to each byte of the plaintext, which is all in the slot.
+#[derive(Debug)]
+struct Adds;
+
+impl Seal for Adds {
+    fn seal(&self, _: u16, number: u64, _: &[u8], _: &[u8], out: &mut [u8]) {
+        out.iter_mut().for_each(|byte| *byte = byte.wrapping_add(number as u8));
+    }
+}
+
+/// A sender with `threads` that seal and send, and what wakes its owner.
+fn sender_with_crew(threads: usize) -> (UdpSender, Arc<Waker>) {
+    let waker = Arc::new(Waker::new().expect("eventfd"));
+    let crew = Arc::new(Crew::start(threads).expect("threads"));
+    (UdpSender::with_crew(crew, Arc::clone(&waker)), waker)
+}
+
+#[test]
+fn what_several_threads_seal_and_send_arrives_in_order() {
+    const COUNT: usize = 6_000;
+    if !can_run(&[]) {
+        return;
+    }
+    let pair = Pair::new();
+    let key: Arc<dyn Seal> = Arc::new(Adds);
+    for threads in 1..=3 {
+        let (local, remote) = (bind(&pair.here, "198.18.0.1:0"), bind(&pair.there, "198.18.0.2:0"));
+        let (mut sender, waker) = sender_with_crew(threads);
+        sender.insert(Arc::clone(&local));
+        let poller = Poller::new().expect("epoll");
+        poller.add(&*waker, 0, Interest::Readable).expect("add");
+        let arrived = std::thread::scope(|scope| {
+            let receiver = scope.spawn(|| receive(&remote, COUNT));
+            let (mut number, mut ready) = (0, Vec::new());
+            while number < COUNT {
+                // Bursts of every length: few leave at once, many are handed over.
+                let burst = number + 1 + number * 7 % 300;
+                while number < burst.min(COUNT) {
+                    let Some(mut slot) = sender.reserve(to(&remote), Ecn::NotEct, 1_000) else {
+                        // Too many wait; the sender tells when there is room.
+                        poller.wait(&mut ready, Some(HANG)).expect("wait");
+                        assert!(!ready.is_empty(), "{:?}", sender.counters());
+                        waker.reset();
+                        sender.poll_room();
+                        continue;
+                    };
+                    slot.bytes().copy_from_slice(&datagram(number, 1_000));
+                    let (key, number_sealed) = (&key, number as u64);
+                    slot.seal(&Sealing {
+                        key,
+                        path: 0,
+                        number: number_sealed,
+                        clear_len: 8,
+                        body: None,
+                    });
+                    number += 1;
+                }
+                sender.flush();
+                std::thread::sleep(Duration::from_micros(300));
+            }
+            receiver.join().expect("no panic")
+        });
+        // A receiver that gets no processor loses some, but nothing changes its place.
+        let mut last = None;
+        for (_, _, bytes) in &arrived {
+            let number = (last.map_or(0, |last| last + 1)..COUNT).find(|number| {
+                let mut expected = datagram(*number, 1_000);
+                expected[8..].iter_mut().for_each(|byte| *byte = byte.wrapping_add(*number as u8));
+                *bytes == expected
+            });
+            assert!(number.is_some(), "after {last:?}, with {threads} threads");
+            last = number;
+        }
+        assert!(arrived.len() > COUNT / 2, "{} of {COUNT}", arrived.len());
+        assert_eq!(sender.poll_error(), None);
+        drop(sender);
+    }
+}
+
+#[test]
+fn a_full_socket_blocks_the_crew_and_loses_nothing() {
+    if !can_run(&["tc"]) {
+        return;
+    }
+    let pair = Pair::new();
+    pair.here.command("tc", "qdisc add dev v0 root tbf rate 200mbit burst 100k limit 50m");
+    let config = SocketConfig { buffer: 256 << 10, ..config("198.18.0.1:0") };
+    let local = pair.here.run(|| Arc::new(UdpSocket::bind(&config).expect("bound")));
+    let remote = bind(&pair.there, "198.18.0.2:0");
+    let (mut sender, waker) = sender_with_crew(2);
+    sender.insert(Arc::clone(&local));
+    let poller = Poller::new().expect("epoll");
+    poller.add(&*waker, 0, Interest::Readable).expect("add");
+    poller.add(&*local, 1, Interest::Nothing).expect("add");
+    let mut ready = Vec::new();
+    let (mut number, mut was_blocked) = (0, false);
+    let mut wait = |sender: &mut UdpSender| {
+        let blocked = sender.is_blocked(LOCAL);
+        was_blocked |= blocked;
+        let interest = if blocked { Interest::ReadableWritable } else { Interest::Nothing };
+        poller.modify(&*local, 1, interest).expect("modify");
+        poller.wait(&mut ready, Some(HANG)).expect("wait");
+        assert!(!ready.is_empty(), "nobody tells: {:?}", sender.counters());
+        waker.reset();
+        sender.poll_room();
+        if ready.iter().any(|ready| ready.writable) {
+            sender.writable(LOCAL);
+        }
+    };
+    while number < 2_000 {
+        if send(&mut sender, to(&remote), Ecn::NotEct, &datagram(number, 1_400)) {
+            number += 1;
+        } else {
+            wait(&mut sender);
+        }
+    }
+    sender.flush();
+    while sender.counters().datagrams < 2_000 {
+        wait(&mut sender);
+    }
+    assert!(was_blocked);
+    let received = receive(&remote, 2_000);
+    assert_eq!(received.len(), 2_000, "{:?}", sender.counters());
+    assert!(received.iter().enumerate().all(|(n, (_, _, bytes))| *bytes == datagram(n, 1_400)));
+}
+
+#[test]
+fn errors_of_the_crew_reach_the_caller() {
+    if !can_run(&[]) {
+        return;
+    }
+    let pair = Pair::new();
+    let local = bind(&pair.here, "198.18.0.1:0");
+    let (mut sender, waker) = sender_with_crew(1);
+    sender.insert(local);
+    let poller = Poller::new().expect("epoll");
+    poller.add(&*waker, 0, Interest::Readable).expect("add");
+    let nowhere = PathAddress { local: LOCAL, remote: "198.19.0.1:1".parse().expect("valid") };
+    for number in 0..40 {
+        assert!(send(&mut sender, nowhere, Ecn::NotEct, &datagram(number, 1_000)));
+    }
+    sender.flush();
+    let mut ready = Vec::new();
+    poller.wait(&mut ready, Some(HANG)).expect("wait");
+    assert!(!ready.is_empty(), "it is woken");
+    let error = sender.poll_error().expect("an error");
+    assert!(error.is_unreachable(), "{error}");
+    assert_eq!((error.datagrams, error.len), (40, 1_000));
+    assert_eq!(sender.poll_error(), None);
+    assert_eq!(sender.counters().dropped_unreachable, 40);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use core::fmt;
 
 use super::checksum::{fold, sum};
 use super::{Header, Version, protocol, set_dscp};
-use crate::buffer::{PacketBuf, PartialChecksum, Segmentation, SegmentationKind};
+use crate::buffer::{PacketBuf, PacketPart, PartialChecksum, Segmentation, SegmentationKind};
 use crate::ecn::Ecn;
 
 const TCP_HEADER: usize = 20;
@@ -309,18 +309,18 @@ impl Segments {
     /// # Panics
     ///
     /// If there is no such segment.
-    pub fn write_head(&self, index: usize, head: &mut [u8; HEAD_ROOM]) -> (usize, &[u8]) {
+    pub fn write_head(&self, index: usize, head: &mut [u8; HEAD_ROOM]) -> (usize, PacketPart<'_>) {
         let (from, to) = self.payload(index);
         let header = usize::from(self.header_len);
         let bytes = self.packet.bytes();
         if self.kind.is_some() && header > HEAD_ROOM {
-            return (0, &[]);
+            return (0, self.packet.part(0..0));
         }
         let written = header.min(HEAD_ROOM);
         head[..written].copy_from_slice(&bytes[..written]);
         self.patch(index, header + to - from, &mut head[..written]);
         // A packet that is not segmented has no separate payload.
-        (written, if header > written { &bytes[written..header] } else { &bytes[from..to] })
+        (written, self.packet.part(if header > written { written..header } else { from..to }))
     }
 
     /// Whether the transport checksum was made by the packet's origin, so that it may be wrong.

@@ -355,7 +355,7 @@ proptest! {
         let mut head = [0; HEAD_ROOM];
         let (written, rest) = changed.write_head(0, &mut head);
         prop_assert_eq!(&head[..written], &expected[..written]);
-        prop_assert_eq!(rest, &expected[written..len]);
+        prop_assert_eq!(rest.bytes(), &expected[written..len]);
     }
 }
 

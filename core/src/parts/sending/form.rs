@@ -4,6 +4,7 @@ use mpip_wire::{CompactFrameHeader, PacketFrameHeader, TruncatedSequence};
 
 use crate::omission::{CompactHeader, SessionHeader};
 use crate::parts::sending::NextPacket;
+use mpip_types::PacketPart;
 use mpip_types::packet::{HEAD_ROOM, mark_ce};
 
 /// The encoding of an inner packet.
@@ -13,7 +14,7 @@ pub(crate) enum Form<'a> {
     Full(PacketFrameHeader),
     /// Without the fields that the receiver knows: the remaining header bytes, and the payload in
     /// two parts.
-    Compact(CompactFrameHeader, CompactHeader, [u8; HEAD_ROOM], usize, &'a [u8]),
+    Compact(CompactFrameHeader, CompactHeader, [u8; HEAD_ROOM], usize, PacketPart<'a>),
 }
 
 impl<'a> Form<'a> {
@@ -63,10 +64,10 @@ impl<'a> Form<'a> {
 
     /// The end of the frame, where it lies in the packet's buffer. [`write`](Self::write) leaves it
     /// out.
-    pub(crate) fn body(&self) -> &'a [u8] {
+    pub(crate) fn body(&self) -> Option<PacketPart<'a>> {
         match self {
-            Self::Full(_) => &[],
-            Self::Compact(.., rest) => rest,
+            Self::Full(_) => None,
+            Self::Compact(.., rest) => Some(rest.clone()),
         }
     }
 

@@ -154,7 +154,7 @@ fn what_cannot_change_is_named_with_its_values() {
     let before = directory.parse(&text("")).expect("valid");
     let same = directory.parse(&text("")).expect("valid");
     assert_eq!(before.fixed().refuses(&same), Vec::<String>::new());
-    let more = "listen_port = 7000\nkeepalive = 20\n[interface]\nname = 'mpip7'\n\
+    let more = "listen_port = 7000\nkeepalive = 20\nthreads = 2\n[interface]\nname = 'mpip7'\n\
                 [host_mode]\nmark = 0x10\n[opportunistic]\nprefixes = ['198.18.0.0/15']\n\
                 pins = 'pins'";
     let refused = before.fixed().refuses(&directory.parse(&text(more)).expect("valid"));
@@ -166,8 +166,16 @@ fn what_cannot_change_is_named_with_its_values() {
              mpipd runs; `mpip down` and `mpip up` (or `systemctl restart`) apply it"
         )
     );
-    let keys =
-        ["listen_port", "tcp_port", "control_socket", "keepalive", "name", "mark", "opportu"];
+    let keys = [
+        "listen_port",
+        "tcp_port",
+        "control_socket",
+        "keepalive",
+        "threads",
+        "name",
+        "mark",
+        "opportu",
+    ];
     assert_eq!(refused.len(), keys.len(), "{refused:?}");
     for (line, key) in refused.iter().zip(keys) {
         assert!(line.contains(key), "{line}");

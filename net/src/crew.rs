@@ -1,0 +1,139 @@
+//! Threads that do what needs no engine: they seal and send.
+
+use core::fmt;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// What a crew works for. Each call does one piece of work, on any thread.
+pub(crate) trait Work: Send + Sync {
+    /// Does the next piece.
+    fn work(&self);
+}
+
+/// Threads that sleep until there is work. They end, after all that they were given, when this is
+/// dropped.
+pub struct Crew {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    ready: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// For whom to work, once for each piece.
+    pieces: VecDeque<Arc<dyn Work>>,
+    /// Threads that sleep and were not woken yet.
+    asleep: usize,
+    ended: bool,
+}
+
+impl Crew {
+    /// Starts `count` threads.
+    pub fn start(count: usize) -> io::Result<Self> {
+        let mut crew = Self { shared: Arc::default(), threads: Vec::with_capacity(count) };
+        for number in 1..=count {
+            let shared = Arc::clone(&crew.shared);
+            let thread = thread::Builder::new().name(format!("packets-{number}"));
+            crew.threads.push(thread.spawn(move || shared.run())?);
+        }
+        Ok(crew)
+    }
+
+    /// The number of threads.
+    pub fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Has `count` pieces of work done for `whom`, which has them already.
+    pub(crate) fn give(&self, whom: &Arc<dyn Work>, count: usize) {
+        let mut state = lock(&self.shared.state);
+        state.pieces.extend((0..count).map(|_| Arc::clone(whom)));
+        let woken = state.asleep.min(count);
+        state.asleep -= woken;
+        drop(state);
+        for _ in 0..woken {
+            self.shared.ready.notify_one();
+        }
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        lock(&self.shared.state).ended = true;
+        self.shared.ready.notify_all();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has told so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for Crew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Crew({})", self.threads.len())
+    }
+}
+
+impl Shared {
+    fn run(&self) {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(whom) = state.pieces.pop_front() {
+                drop(state);
+                whom.work();
+                drop(whom);
+                state = lock(&self.state);
+            } else if state.ended {
+                return;
+            } else {
+                state.asleep += 1;
+                state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+}
+
+/// Locks `mutex`, whose content is whole also after a panic.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Work for Count {
+        fn work(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn every_piece_is_done_before_the_crew_ends() {
+        for threads in 1..4 {
+            let crew = Crew::start(threads).expect("threads");
+            let counts: Vec<_> = (0..3).map(|_| Arc::new(Count::default())).collect();
+            for round in 0..200 {
+                for (index, count) in counts.iter().enumerate() {
+                    let whom: Arc<dyn Work> = Arc::clone(count) as Arc<dyn Work>;
+                    crew.give(&whom, (round + index) % 3);
+                }
+            }
+            drop(crew);
+            let done: Vec<_> = counts.iter().map(|count| count.0.load(Ordering::Relaxed)).collect();
+            assert_eq!(done, [199, 200, 201], "{threads} threads");
+        }
+    }
+}
