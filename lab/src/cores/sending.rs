@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mpip_core::{
-    Command, Config, DatagramSink, Ecn, Encapsulation, Engine, InnerPacket, Instant, Limits,
-    LocalAddress, LocalId, Offload, PacketPool, PacketSink, Parameters, PartialChecksum,
-    PathAddress, PeerConfig, Policy, Segmentation, SegmentationKind, Slot,
+    Command, Config, CongestionControlKind, DatagramSink, Ecn, Encapsulation, Engine, InnerPacket,
+    Instant, Limits, LocalAddress, LocalId, Offload, PacketPool, PacketSink, Parameters,
+    PartialChecksum, PathAddress, PeerConfig, Policy, Segmentation, SegmentationKind, Slot,
 };
 use mpip_crypto::PrivateKey;
 use mpip_net::udp::SocketConfig;
@@ -32,7 +32,7 @@ const PAYLOAD: u16 = 1_386;
 const HEADERS: usize = 52;
 /// As in the daemon: super-packets in a batch, and how many before the engine sends.
 const BATCH: usize = 16;
-/// Time in which the association is made, as the engine sees it.
+/// Milliseconds in which the association is made, as the engine sees it.
 const SET_UP: u32 = 2_000;
 
 const ID: LocalId = LocalId(0);
@@ -94,8 +94,6 @@ pub(super) struct Node {
     socket: Arc<UdpSocket>,
     template: Vec<u8>,
     sequence: u32,
-    /// Slots refused so far.
-    refused: u64,
 }
 
 impl Node {
@@ -133,7 +131,6 @@ impl Node {
             socket,
             template: template(),
             sequence: 0,
-            refused: 0,
         };
         node.set_up(now)?;
         Ok(node)
@@ -192,7 +189,13 @@ impl Node {
                 self.flush(now);
             }
             now = clock::now();
-            self.finish_batch(now)?;
+            self.finish_batch(now);
+            // What waits in the engine could not leave.
+            while self.engine.status(now, false).peers[0].queued > 0 {
+                self.wait()?;
+                now = clock::now();
+                self.finish_batch(now);
+            }
         }
         let seconds = now.since(start).as_secs_f64();
         let (bytes, (engine, all)) = (self.sender.counters().bytes, times());
@@ -210,9 +213,8 @@ impl Node {
         engine.flush(now, &mut Counted { sender, last });
     }
 
-    /// Sends what is left, takes the feedback for what has left before, and waits while the sockets
-    /// take no more.
-    fn finish_batch(&mut self, now: Instant) -> io::Result<()> {
+    /// Sends what is left, and takes the feedback for what has left before.
+    fn finish_batch(&mut self, now: Instant) {
         let acknowledged = std::mem::replace(&mut self.acknowledged, self.last);
         let mut feedback = self.peer.acknowledge(now, acknowledged);
         let Self { engine, sender, last, from_peer, .. } = self;
@@ -225,25 +227,21 @@ impl Node {
         }
         while engine.poll_event().is_some() {}
         sender.flush();
-        let refused = sender.counters().refused;
-        if refused == self.refused {
-            return Ok(());
-        }
-        self.refused = refused;
-        self.wait(now)
     }
 
-    /// Waits until the socket or the crew takes more.
-    fn wait(&mut self, now: Instant) -> io::Result<()> {
+    /// Waits until the socket or the crew takes more, or the engine has something to do.
+    fn wait(&mut self) -> io::Result<()> {
         let Self { engine, sender, last, poller, sent, socket, .. } = self;
         let blocked = sender.is_blocked(ID);
         let interest = if blocked { Interest::ReadableWritable } else { Interest::Nothing };
         poller.modify(&**socket, SOCKET, interest)?;
-        poller.wait(&mut Vec::new(), Some(Duration::from_millis(1)))?;
+        let timeout = engine.poll_timeout().map(|at| at.since(clock::now()));
+        poller.wait(&mut Vec::new(), timeout)?;
         sent.reset();
         let room = sender.poll_room().is_some();
         if (blocked && sender.writable(ID)) || room {
-            engine.handle_writable(now, ID, &mut Counted { sender, last });
+            let mut out = Counted { sender, last };
+            engine.handle_writable(clock::now(), ID, &mut out);
         }
         Ok(())
     }
@@ -258,6 +256,8 @@ fn engine(now: Instant, local: SocketAddr, remote: SocketAddr) -> Engine {
         allowed_prefixes: vec!["198.19.0.2".parse().expect("valid")],
         host_mode: false,
         policy: Policy::Require,
+        // What there is to send leaves at once.
+        congestion_control: CongestionControlKind::None,
         ..PeerConfig::unnamed()
     };
     let config = Config {
@@ -302,7 +302,7 @@ fn address(text: &str) -> IpAddr {
 }
 
 /// Processor time of this thread, and of the process, in seconds.
-fn times() -> (f64, f64) {
+pub(super) fn times() -> (f64, f64) {
     let [thread, process] = [ClockId::ThreadCPUTime, ClockId::ProcessCPUTime].map(|clock| {
         let time = clock_gettime(clock);
         time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
