@@ -125,15 +125,15 @@ mod tests {
         for threads in 1..4 {
             let crew = Crew::start(threads).expect("threads");
             let counts: Vec<_> = (0..3).map(|_| Arc::new(Count::default())).collect();
-            for round in 0..200 {
+            for round in 0..400 {
                 for (index, count) in counts.iter().enumerate() {
                     let whom: Arc<dyn Work> = Arc::clone(count) as Arc<dyn Work>;
-                    crew.give(&whom, (round + index) % 3);
+                    crew.give(&whom, (round + index) % 4);
                 }
             }
             drop(crew);
             let done: Vec<_> = counts.iter().map(|count| count.0.load(Ordering::Relaxed)).collect();
-            assert_eq!(done, [199, 200, 201], "{threads} threads");
+            assert_eq!(done, [600; 3], "{threads} threads");
         }
     }
 }

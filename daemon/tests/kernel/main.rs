@@ -25,6 +25,7 @@ mod reload;
 mod require;
 mod rule_actions;
 mod tcp;
+mod threads;
 mod traffic;
 mod untrusted_peer;
 mod wrong_key;
