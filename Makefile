@@ -18,7 +18,7 @@ ENGINE := -p mpip-types -p mpip-wire -p mpip-crypto -p mpip-transport -p mpip-co
 WAITING := 16
 TESTS := MPIP_TEST_ALL=1 RUST_TEST_THREADS=$(WAITING) CARGO='$(CARGO)' sh scripts/test.sh
 
-.PHONY: help build demo check test lint unit audit test-all bench bench-path bench-compare flame instructions \
+.PHONY: help build demo check test lint unit audit test-all bench bench-path bench-compare bench-cores flame instructions \
 	instructions-budget figures kill-matrix sim sweep lab setup mptcp metrics programs install static deb deb-test revision clean
 
 help: ## Show this list
@@ -94,6 +94,9 @@ revision:
 
 bench-compare: revision setup build ## mpipd beside another revision: make bench-compare REV=HEAD~1 (5 min)
 	target/release/mpip-lab bench-compare $(LENGTH) -- '$(REV)'
+
+bench-cores: setup build ## Sending side of one node with 1, 2 … threads: make bench-cores [THREADS=8] (20 s)
+	target/release/mpip-lab bench-cores $(LENGTH) $(if $(THREADS),--threads $(THREADS))
 
 flame: setup build $(TOOLS)/bin/inferno-flamegraph ## Where the daemons' time goes: docs/flame.svg
 	@sh scripts/setup.sh perf:linux-perf

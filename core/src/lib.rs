@@ -12,7 +12,7 @@
 //! Out: [`Engine::handle_tun`] takes a [`PacketBuf`], which may be a super-packet of many segments.
 //! It is looked up (association by destination prefix, session by 4-tuple, priority by rule) and
 //! queued. While some path has room, the scheduler picks one for the next segment, which is framed
-//! into a slot of the [`DatagramSink`] and sealed there.
+//! into a slot of the [`DatagramSink`], which seals it at once or later ([`Sealing`]).
 //!
 //! In: [`Engine::handle_datagram`] opens a datagram in place, feeds its frames to the path's
 //! feedback and hands inner packets to the session's resequencer, from which they reach the
@@ -88,8 +88,8 @@ pub use mpip_transport::cc::CongestionControlKind;
 pub use mpip_types::{
     Bucket, Checksum, DatagramSink, Ecn, Encapsulation, InnerPacket, Instant, LocalAddress,
     LocalId, MAX_PACKET, Offload, PacketBuf, PacketPool, PacketSink, PartialChecksum, PathAddress,
-    Prefix, PrefixError, Rate, SMALL_PACKET, Segmentation, SegmentationKind, Slot, named, packet,
-    table,
+    Prefix, PrefixError, Rate, SMALL_PACKET, Sealing, Segmentation, SegmentationKind, Slot, named,
+    packet, table,
 };
 pub use mpip_wire::{PATH_COST_MAX, RateLimit};
 pub use parameters::Parameters;

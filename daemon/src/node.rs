@@ -17,7 +17,7 @@ use mpip_core::{
 use mpip_net::netlink::{self, HostAddress, Monitor, Notice};
 use mpip_net::tun::{ReadError, Tun, TunWriter};
 use mpip_net::udp::ReceiveBuffers;
-use mpip_net::{Crew, Interest, PlainSender, Poller, Readiness, Waker, clock};
+use mpip_net::{Interest, PlainSender, Poller, Readiness, Waker, clock};
 use zeroize::Zeroize;
 
 use crate::budget::Budgets;
@@ -56,10 +56,6 @@ const MAX_UNSENT: usize = 48 << 10;
 
 /// Messages received from a socket at a time.
 const RECEIVE_BATCH: usize = 16;
-
-/// Most threads for packets unless the configuration asks for more: more than one engine can keep
-/// busy.
-const MAX_THREADS: usize = 4;
 
 /// How long the TUN device is left alone when every buffer is in use.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -220,20 +216,6 @@ impl Description {
     }
 }
 
-/// Threads for packets, by the processors that this process may use (affinity and cgroup quota).
-fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS)
-}
-
-/// Sockets, with the threads beside this one that seal and send. `waker` wakes this one.
-fn sockets(threads: usize, waker: &Arc<Waker>) -> Result<Sockets, Error> {
-    if threads < 2 {
-        return Ok(Sockets::default());
-    }
-    let crew = Crew::start(threads - 1).map_err(system("start the threads of packets"))?;
-    Ok(Sockets::with_crew(Arc::new(crew), Arc::clone(waker)))
-}
-
 fn allowed_prefixes(peers: &[PeerConfig]) -> Vec<Vec<String>> {
     let all = peers.iter().map(|peer| peer.allowed_prefixes.iter());
     all.map(|prefixes| prefixes.map(ToString::to_string).collect()).collect()
@@ -266,7 +248,8 @@ impl Node {
         poller
             .add(&*sent, Token::Sent.into(), Interest::Readable)
             .map_err(system("add an eventfd to the epoll"))?;
-        let sender = sockets(settings.threads.unwrap_or_else(threads), &sent)?;
+        let sender = Sockets::start(settings.threads, &sent)
+            .map_err(system("start the threads of packets"))?;
         let now = clock::now();
         let mut seed = clock::random_seed().map_err(system("read randomness"))?;
         let local = LocalAddresses::new(&settings);

@@ -125,16 +125,35 @@ fn seal_cost() -> f64 {
     (times().0 - start) * 1e9 / (ROUNDS as f64 * DATAGRAM as f64 * 8.0)
 }
 
-/// The slowest of three stages limits: the engine's thread, the others together, and the system
-/// call, which one thread at a time makes for a socket.
 fn print_model(one: &Row, shared: &Row, seal: f64) {
-    let send = shared.crew - seal;
+    let send = (shared.crew - seal).max(0.0);
     println!("model, costs of stages in CPU s/Gbit:");
     println!("  engine {:.3}, seal {seal:.3}, send {send:.3}", shared.engine);
     println!("  1 thread:  {:.2} Gbit/s", 1.0 / (one.engine + one.crew));
     for threads in 2..=MOST {
-        let stages = [shared.engine, shared.crew / (threads - 1) as f64, send];
-        let slowest = stages.into_iter().fold(0.0, f64::max);
-        println!("  {threads} threads: {:.2} Gbit/s", 1.0 / slowest);
+        let rate = predicted(threads, shared.engine, shared.crew, send);
+        println!("  {threads} threads: {rate:.2} Gbit/s");
+    }
+}
+
+/// Gbit/s with `threads`, two or more, by costs in s/Gbit. The slowest of three stages limits: the
+/// engine's thread, the others together, and the system call to send, which one thread at a time
+/// makes for a socket.
+fn predicted(threads: usize, engine: f64, crew: f64, send: f64) -> f64 {
+    let stages = [engine, crew / (threads - 1) as f64, send];
+    1.0 / stages.into_iter().fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slowest_stage_limits() {
+        assert_eq!(predicted(2, 0.1, 0.4, 0.2), 2.5);
+        assert_eq!(predicted(3, 0.1, 0.4, 0.2), 5.0);
+        // The system calls of one socket follow one another.
+        assert_eq!(predicted(4, 0.1, 0.4, 0.2), 5.0);
+        assert_eq!(predicted(4, 0.25, 0.4, 0.2), 4.0);
     }
 }

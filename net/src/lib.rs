@@ -14,7 +14,7 @@
 //! Out: [`Tun::read`] fills a buffer of the engine's [`PacketPool`](mpip_types::PacketPool); the
 //! engine writes datagrams into the [`UdpSender`], whose [`flush`](UdpSender::flush) hands them to
 //! the kernel, one message per run of equal-sized datagrams (`UDP_SEGMENT`), many messages per
-//! system call.
+//! system call. With a [`Crew`] other threads seal and send them.
 //!
 //! In: [`UdpSocket::recv_batch`] hands over each datagram of what the kernel gathered (`UDP_GRO`);
 //! the engine delivers inner packets into the [`TunWriter`], which joins consecutive segments of a

@@ -3,8 +3,8 @@
 //!
 //! A packet from the host lives in a [`PacketBuf`] of a [`PacketPool`], is read once
 //! ([`packet::Header`]) and cut into [`packet::Segments`]. A datagram for the network is written
-//! into a [`Slot`] that a [`DatagramSink`] lends, which seals it at once or notes in [`Sealings`] how
-//! it is to be sealed. Time is an [`Instant`] that the caller passes.
+//! into a [`Slot`] that a [`DatagramSink`] lends. It is sealed there at once, or later by what
+//! [`Sealings`] have noted. Time is an [`Instant`] that the caller passes.
 //!
 //! This crate must not know about messages, keys, paths or sessions: protocol state belongs to a
 //! layer above. It owns no socket, thread, clock or randomness.
