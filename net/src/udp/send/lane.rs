@@ -163,6 +163,23 @@ impl Lane {
         true
     }
 
+    /// Seals the next message that was handed over, and sends what is next, on this thread.
+    pub(super) fn help(&self) {
+        self.seal_next(Thread::Engine);
+    }
+
+    fn seal_next(&self, thread: Thread) {
+        let Some((place, mut message)) = lock(&self.state).line.take() else { return };
+        message.seal();
+        let mut state = lock(&self.state);
+        if state.closed {
+            self.notices.report().counters.dropped_removed += message.datagrams() as u64;
+            return;
+        }
+        state.line.put(place, message);
+        drop(self.advance(state, thread));
+    }
+
     /// The socket is writable again. Returns whether the kernel took all that it had refused.
     pub(super) fn resume(&self) -> bool {
         let state = lock(&self.state);
@@ -239,14 +256,6 @@ impl Lane {
 
 impl Work for Lane {
     fn work(&self) {
-        let Some((place, mut message)) = lock(&self.state).line.take() else { return };
-        message.seal();
-        let mut state = lock(&self.state);
-        if state.closed {
-            self.notices.report().counters.dropped_removed += message.datagrams() as u64;
-            return;
-        }
-        state.line.put(place, message);
-        drop(self.advance(state, Thread::Crew));
+        self.seal_next(Thread::Crew);
     }
 }

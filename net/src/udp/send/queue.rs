@@ -126,6 +126,10 @@ impl Queue {
         if self.messages.len() == MAX_MESSAGES {
             self.send();
         }
+        // Who waits for others had better help.
+        while !self.has_room() && self.take_back() {
+            self.lane.help();
+        }
         if !self.has_room() {
             self.lane.want_room();
             // Unless they have left meanwhile, and nobody would tell.
@@ -138,6 +142,16 @@ impl Queue {
         Some(self.messages.len() - 1)
     }
 
+    /// Whether there is a message that the crew has not begun with, which this thread does then.
+    fn take_back(&self) -> bool {
+        self.crew.as_ref().is_some_and(|crew| crew.take_back(&self.whom()))
+    }
+
+    /// For whom the crew works.
+    fn whom(&self) -> Arc<dyn Work> {
+        Arc::clone(&self.lane) as Arc<dyn Work>
+    }
+
     fn has_room(&self) -> bool {
         let limit = if self.is_blocked() { MAX_BACKLOG } else { MAX_MESSAGES };
         self.messages.len() + self.lane.waiting() < limit
@@ -148,19 +162,18 @@ impl Queue {
         if self.messages.is_empty() || self.is_blocked() {
             return;
         }
+        let worth = self.is_worth_handing_over();
         let Self { lane, crew, messages, spare, .. } = self;
         let Some(crew) = crew else {
             lane.send(messages, spare);
             return;
         };
-        let little = !is_worth_handing_over(messages);
-        if little && lane.send(messages, spare) {
+        if !worth && lane.send(messages, spare) {
             return;
         }
-        let count = messages.len();
+        let (crew, count) = (Arc::clone(crew), messages.len());
         lane.hand_over(messages, spare);
-        let whom: Arc<dyn Work> = Arc::clone(lane) as Arc<dyn Work>;
-        crew.give(&whom, count);
+        crew.give(&self.whom(), count);
     }
 
     /// The socket is writable. Returns whether it is no longer blocked.
@@ -172,12 +185,8 @@ impl Queue {
     }
 
     fn is_worth_handing_over(&self) -> bool {
-        is_worth_handing_over(&self.messages)
+        self.messages.iter().map(Message::len).sum::<usize>() >= WORTH_HANDING_OVER
     }
-}
-
-fn is_worth_handing_over(messages: &[Message]) -> bool {
-    messages.iter().map(Message::len).sum::<usize>() >= WORTH_HANDING_OVER
 }
 
 /// Whether `remote` is of the address family of `socket`.
