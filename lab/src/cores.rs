@@ -7,16 +7,13 @@ use std::io;
 use std::time::Duration;
 
 use clap::Args;
-use mpip_crypto::{Aead, SealKey};
 
 use crate::netns::{self, Namespace};
 use crate::statistics::median;
-use sending::{FAR_END, INTERFACE, LOCAL, Measured, Node, REMOTE, times};
+use sending::{FAR_END, INTERFACE, LOCAL, Measured, Node, REMOTE};
 
-/// Most threads that are measured unless more are asked for, and that the model speaks of.
+/// Most threads that are measured unless more are asked for.
 const MOST: usize = 4;
-/// Bytes of a sealed datagram with a full segment.
-const DATAGRAM: usize = 1_434;
 
 /// How long and with how many threads.
 #[derive(Debug, Clone, Args)]
@@ -67,7 +64,7 @@ impl Row {
     }
 }
 
-/// Measures, and prints a table and what the model says.
+/// Measures and prints a table.
 pub(crate) fn run(options: &Options) -> io::Result<()> {
     netns::clean_stale()?;
     let _guard = netns::Guard::start()?;
@@ -88,11 +85,6 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
     println!("processors: {processors}");
     println!("threads  Gbit/s  ratio  CPU s/Gbit  engine  crew");
     rows.iter().for_each(|row| row.print(&rows[0]));
-    let seal = seal_cost();
-    println!("sealing alone: {seal:.3} CPU s/Gbit");
-    if let Some(shared) = rows.get(1) {
-        print_model(&rows[0], shared, seal);
-    }
     Ok(())
 }
 
@@ -109,51 +101,4 @@ fn set_up(namespace: &Namespace) -> io::Result<()> {
         namespace.ip(arguments)?;
     }
     Ok(())
-}
-
-/// Seconds that it takes to seal a Gbit of full datagrams.
-fn seal_cost() -> f64 {
-    const ROUNDS: u64 = 200_000;
-    let key = SealKey::new(Aead::preferred(mpip_crypto::cpu_has_aes()), &[1; 32]);
-    let body = [0; DATAGRAM - 48];
-    let mut out = [0; DATAGRAM];
-    let (start, _) = times();
-    for number in 0..ROUNDS {
-        let (clear, sealed) = out.split_at_mut(9);
-        key.seal_into(0, number, clear, &body, sealed);
-    }
-    (times().0 - start) * 1e9 / (ROUNDS as f64 * DATAGRAM as f64 * 8.0)
-}
-
-fn print_model(one: &Row, shared: &Row, seal: f64) {
-    let send = (shared.crew - seal).max(0.0);
-    println!("model, costs of stages in CPU s/Gbit:");
-    println!("  engine {:.3}, seal {seal:.3}, send {send:.3}", shared.engine);
-    println!("  1 thread:  {:.2} Gbit/s", 1.0 / (one.engine + one.crew));
-    for threads in 2..=MOST {
-        let rate = predicted(threads, shared.engine, shared.crew, send);
-        println!("  {threads} threads: {rate:.2} Gbit/s");
-    }
-}
-
-/// Gbit/s with `threads`, two or more, by costs in s/Gbit. The slowest of three stages limits: the
-/// engine's thread, the others together, and the system call to send, which one thread at a time
-/// makes for a socket.
-fn predicted(threads: usize, engine: f64, crew: f64, send: f64) -> f64 {
-    let stages = [engine, crew / (threads - 1) as f64, send];
-    1.0 / stages.into_iter().fold(0.0, f64::max)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_slowest_stage_limits() {
-        assert_eq!(predicted(2, 0.1, 0.4, 0.2), 2.5);
-        assert_eq!(predicted(3, 0.1, 0.4, 0.2), 5.0);
-        // The system calls of one socket follow one another.
-        assert_eq!(predicted(4, 0.1, 0.4, 0.2), 5.0);
-        assert_eq!(predicted(4, 0.25, 0.4, 0.2), 4.0);
-    }
 }

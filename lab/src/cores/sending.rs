@@ -302,7 +302,7 @@ fn address(text: &str) -> IpAddr {
 }
 
 /// Processor time of this thread, and of the process, in seconds.
-pub(super) fn times() -> (f64, f64) {
+fn times() -> (f64, f64) {
     let [thread, process] = [ClockId::ThreadCPUTime, ClockId::ProcessCPUTime].map(|clock| {
         let time = clock_gettime(clock);
         time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
