@@ -27,8 +27,8 @@ pub(super) struct SendInfo {
 
 impl Association {
     /// Sends `plain_len` bytes of frames on path `index` to `to`: those that `write` fills in, and
-    /// `body`, which ends them. They are sealed now or later, as `out` chooses. Returns what `write`
-    /// returned; `None` if there are no keys or the socket accepts no more now.
+    /// `body`, which ends them. They are sealed now or later, as `out` chooses. Returns what
+    /// `write` returned; `None` if there are no keys or the socket accepts no more now.
     #[expect(clippy::too_many_arguments, reason = "the parts of one datagram")]
     pub(super) fn send_datagram<T>(
         &mut self,
