@@ -51,6 +51,8 @@ pub(crate) struct HostMode {
     pub(crate) unknown_sources: Vec<IpAddr>,
     /// Our addresses that are behind a NAT, as the peer sees it, and the connections from there.
     pub(crate) own_translated: Vec<IpAddr>,
+    /// Our addresses of which the peer has not yet told how it sees them.
+    pub(crate) untold: Vec<IpAddr>,
     pub(crate) path_connections: PathConnections,
     /// The run of the peer's daemon that knows these connections.
     pub(crate) instance: Option<u64>,
@@ -85,6 +87,7 @@ impl HostMode {
             scope: None,
             unknown_sources: Vec::new(),
             own_translated: Vec::new(),
+            untold: Vec::new(),
             path_connections: PathConnections::new(),
             instance: None,
             fragments: Fragments::new(),
@@ -186,12 +189,18 @@ impl HostMode {
         until.map(|until| until.since(now))
     }
 
+    /// Whether our packets from `source` may mean nothing to the peer, as far as is known.
+    pub(crate) fn may_be_elsewhere(&self, source: IpAddr) -> bool {
+        self.own_translated.contains(&source) || self.untold.contains(&source)
+    }
+
     /// The capture for the peer of `config`.
     pub(crate) fn capture(&self, config: &PeerConfig) -> Capture {
         Capture {
             peer: config.name.clone(),
             prefixes: self.captured.clone(),
             translated: self.translated.clone(),
+            asks_udp_ports: self.path_connections.asks_udp_ports(),
             nats: self.nats.clone(),
             fail_closed: config.policy == Policy::Require,
         }
