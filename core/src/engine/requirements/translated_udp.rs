@@ -165,7 +165,8 @@ fn packets_of_either_direction_keep_a_flow_and_five_minutes_without_one_end_it()
             _ => assert_eq!(across(&mut pair, 1, &answer).len(), 1),
         }
     }
-    let count = |pair: &Pair, host: usize| pair.engines[host].status(pair.now, false).peers[0].translated;
+    let count =
+        |pair: &Pair, host: usize| pair.engines[host].status(pair.now, false).peers[0].translated;
     assert_eq!(count(&pair, 1), 1);
     pair.run_for(SECOND * 310);
     assert_eq!([count(&pair, 0), count(&pair, 1)], [0, 0]);
@@ -318,10 +319,7 @@ fn connections_that_begin_before_an_address_proves_to_be_ours_are_as_any_others(
     tell(&mut pair, &observed, true);
     pair.run_for(SECOND);
     assert_eq!(count(&pair), 0);
-    for sent in [
-        packet(Kind::Tcp(0x10), client(6_000), server(), &[1; 9]),
-        datagram(53, &[1; 9]),
-    ] {
+    for sent in [packet(Kind::Tcp(0x10), client(6_000), server(), &[1; 9]), datagram(53, &[1; 9])] {
         assert_eq!(across(&mut pair, 0, &sent), [sent]);
     }
 }
