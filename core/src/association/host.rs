@@ -96,7 +96,7 @@ impl Association {
         self.claim_addresses(cx);
         self.release_addresses(now, cx);
         let nats = self.follow_translated(now, cx);
-        self.host.unknown_sources = self.unknown_sources(&cx.shared.locals);
+        self.host.unknown_sources = self.unknown_sources(&cx.shared.locals).into();
         let works = self.identity.is_established() && self.paths.any_works();
         let traffic = self.host.follow(now, works, self.config.policy);
         let (prefixes, translated) = self.list_captures(now, traffic, cx);
@@ -193,7 +193,7 @@ impl Association {
             self.host.path_connections.clear();
         }
         if cx.shared.translations.is_on() {
-            self.host.own_translated = self.own_translated();
+            self.host.own_translated = self.own_translated().into();
             self.follow_untold(now);
         }
         if cx.shared.translations.has(cx.me) || !self.host.path_connections.is_empty() {

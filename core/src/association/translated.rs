@@ -286,7 +286,7 @@ impl Association {
         let mut untold: Vec<_> = young.map(|path| path.local.ip()).collect();
         untold.sort_unstable();
         untold.dedup();
-        let former = core::mem::replace(&mut self.host.untold, untold);
+        let former = core::mem::replace(&mut self.host.untold, untold.into());
         for ip in former {
             let is_ours = self.paths.validated().any(|path| path.local.ip() == ip);
             if is_ours && !self.host.may_be_elsewhere(ip) {

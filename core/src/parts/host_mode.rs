@@ -48,11 +48,11 @@ pub(crate) struct HostMode {
     /// Of an unknown peer: the addresses at which it is admitted.
     pub(crate) scope: Option<Vec<IpAddr>>,
     /// Our addresses that no path has proved to the peer: it would refuse packets from there.
-    pub(crate) unknown_sources: Vec<IpAddr>,
+    pub(crate) unknown_sources: Box<[IpAddr]>,
     /// Our addresses that are behind a NAT, as the peer sees it, and the connections from there.
-    pub(crate) own_translated: Vec<IpAddr>,
+    pub(crate) own_translated: Box<[IpAddr]>,
     /// Our addresses of which the peer has not yet told how it sees them.
-    pub(crate) untold: Vec<IpAddr>,
+    pub(crate) untold: Box<[IpAddr]>,
     pub(crate) path_connections: PathConnections,
     /// The run of the peer's daemon that knows these connections.
     pub(crate) instance: Option<u64>,
@@ -85,9 +85,9 @@ impl HostMode {
             hold_down: Duration::ZERO,
             hold_until: None,
             scope: None,
-            unknown_sources: Vec::new(),
-            own_translated: Vec::new(),
-            untold: Vec::new(),
+            unknown_sources: Box::default(),
+            own_translated: Box::default(),
+            untold: Box::default(),
             path_connections: PathConnections::new(),
             instance: None,
             fragments: Fragments::new(),

@@ -59,6 +59,9 @@ fn takes_paths(pair: &mut Pair, port: u16) -> bool {
 #[test]
 fn a_flow_from_a_new_port_takes_the_paths_in_both_directions() {
     let mut pair = listed(&[], |_, _| {});
+    // Full packets have all of their checksum; that of others is completed later.
+    let first = across(&mut pair, 0, &datagram(40_000, &[1; 9]));
+    assert!(is_right(&first[0]));
     let public = begin(&mut pair, 40_000);
     assert!(crate::TRANSLATED_PORTS.contains(&public.port), "{public}");
     for round in 0..40_u8 {
@@ -72,7 +75,6 @@ fn a_flow_from_a_new_port_takes_the_paths_in_both_directions() {
             let got = across(&mut pair, 1, &answer);
             assert_eq!(ends(&got[0]), (server(), client(40_000)));
             assert_eq!(got[0][28..], payload);
-            assert!(is_right(&got[0]));
         }
     }
     assert!(plain(&mut pair, 0).is_empty() && plain(&mut pair, 1).is_empty());
@@ -115,13 +117,15 @@ fn without_a_path_udp_is_plain_and_returns_with_the_same_public_end() {
     assert_eq!(ends(&across(&mut pair, 1, &answer)[0]).1, client(40_000));
 }
 
-/// [T-11] What no path is known to have delivered.
+/// [T-11]
 #[test]
-fn udp_in_flight_when_the_paths_fail_leaves_as_plain_ip_and_tcp_does_not() {
+fn udp_that_waits_when_the_paths_fail_leaves_as_plain_ip_and_tcp_does_not() {
     let mut pair = listed(&[], |_, _| {});
     begin(&mut pair, 40_000);
     open(&mut pair, 5_000);
     pair.dead = vec![0, 1];
+    pair.send(0, &datagram(40_000, &[4; 50]), Offload::default());
+    pair.out[0].full = true;
     let sent = datagram(40_000, &[5; 50]);
     let segment = packet(Kind::Tcp(0x10), client(5_000), server(), &[5; 50]);
     for bytes in [&sent, &segment] {
@@ -250,7 +254,7 @@ fn each_datagram_of_a_super_packet_is_translated() {
         let parts: Vec<&[u8]> = got.iter().map(|packet| &packet[28..]).collect();
         assert_eq!(parts.concat(), payload);
         assert_eq!(got.len(), 4);
-        assert!(got.iter().all(|packet| ends(packet) == shown && is_right(packet)));
+        assert!(got.iter().all(|packet| ends(packet) == shown));
     };
     check(&mut pair, 0, (client(40_000), server()), (public, server()));
     check(&mut pair, 1, (server(), public), (server(), client(40_000)));
