@@ -383,13 +383,13 @@ impl Engine {
         self.shared.captures.pop_first().map(|(_, capture)| capture)
     }
 
-    /// The ports whose UDP to `peer` stays plain, when a [`Capture`] asks for them: those in use now
-    /// that the host hands over what it captures, because flows from there may have begun as plain
-    /// IP, and those of services.
+    /// The ports whose UDP to `peer` stays plain, when a [`Capture`] asks for them. They are those
+    /// in use now that the capture is set up, because flows from there may have begun as plain IP,
+    /// and those of services.
     pub fn handle_plain_udp_ports(&mut self, peer: &str, ports: PortSet) {
-        let named = |association: &&mut Association| association.config.name == peer;
-        if let Some(association) = self.associations.iter_mut().find(named) {
-            association.on_plain_udp_ports(ports);
+        let named = |index: &&usize| self.associations[**index].config.name == peer;
+        if let Some(index) = self.configured.iter().find(named) {
+            self.associations[*index].on_plain_udp_ports(ports);
         }
     }
 
