@@ -117,24 +117,6 @@ fn without_a_path_udp_is_plain_and_returns_with_the_same_public_end() {
     assert_eq!(ends(&across(&mut pair, 1, &answer)[0]).1, client(40_000));
 }
 
-/// [T-11]
-#[test]
-fn udp_that_waits_when_the_paths_fail_leaves_as_plain_ip_and_tcp_does_not() {
-    let mut pair = listed(&[], |_, _| {});
-    begin(&mut pair, 40_000);
-    open(&mut pair, 5_000);
-    pair.dead = vec![0, 1];
-    pair.send(0, &datagram(40_000, &[4; 50]), Offload::default());
-    pair.out[0].full = true;
-    let sent = datagram(40_000, &[5; 50]);
-    let segment = packet(Kind::Tcp(0x10), client(5_000), server(), &[5; 50]);
-    for bytes in [&sent, &segment] {
-        pair.send(0, bytes, Offload::default());
-    }
-    pair.run_for(SECOND);
-    assert_eq!(plain(&mut pair, 0), [sent]);
-}
-
 /// [T-11] The other host refuses UDP, and nothing else.
 #[test]
 fn when_udp_is_not_answered_it_is_plain_for_a_while_and_tcp_is_not() {
