@@ -71,7 +71,7 @@ pub fn udp_ports(mut take: impl FnMut(u16)) -> Result<(), NetlinkError> {
     for family in [libc::AF_INET, libc::AF_INET6] {
         let which = Sockets { family, protocol: libc::IPPROTO_UDP, states: ANY_STATE };
         diag.dump(&which, None, |body| {
-            body.get(PORT..).and_then(port).into_iter().for_each(&mut take)
+            body.get(PORT..).and_then(port).into_iter().for_each(&mut take);
         })
         .map_err(|error| NetlinkError::new("list the UDP sockets", error))?;
     }
