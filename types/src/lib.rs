@@ -18,6 +18,7 @@ mod ecn;
 mod intervals;
 pub mod packet;
 pub mod parameters;
+mod ports;
 mod prefix;
 mod sink;
 pub mod table;
@@ -31,6 +32,7 @@ pub use buffer::{
 };
 pub use ecn::Ecn;
 pub use intervals::Intervals;
+pub use ports::PortSet;
 pub use prefix::{Prefix, PrefixError};
 pub use sink::{Checksum, DatagramSink, InnerPacket, PacketSink, Slot};
 pub use time::Instant;
