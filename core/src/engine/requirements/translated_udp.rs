@@ -327,3 +327,21 @@ fn tell(pair: &mut Pair, observed: &[(u16, SocketAddr)], taken: bool) {
         pair.run_for(MS * 10);
     }
 }
+/// [T-11]
+#[test]
+fn udp_that_waits_when_the_paths_fail_leaves_as_plain_ip_and_tcp_does_not() {
+    let mut pair = listed(&[], |_, _| {});
+    begin(&mut pair, 40_000);
+    open(&mut pair, 5_000);
+    pair.dead = vec![0, 1];
+    // Heartbeats of both paths are unanswered by then, and neither has failed yet.
+    pair.run_for(MS * 500);
+    pair.out[0].full = true;
+    let sent = datagram(40_000, &[5; 50]);
+    let segment = packet(Kind::Tcp(0x10), client(5_000), server(), &[5; 50]);
+    for bytes in [&sent, &segment] {
+        pair.send(0, bytes, Offload::default());
+    }
+    pair.run_for(SECOND);
+    assert_eq!(plain(&mut pair, 0), [sent]);
+}
