@@ -41,9 +41,14 @@ pub struct Capture {
     pub peer: String,
     /// Destinations whose packets the host has to hand to the engine.
     pub prefixes: Vec<Prefix>,
-    /// Addresses of the peer to which only TCP and ICMP are handed to the engine: the peer sees
-    /// this host at another address, and other protocols stay plain.
+    /// Addresses of the peer to which only TCP, ICMP, and UDP from ports that the host chooses are
+    /// handed to the engine: the peer sees this host at another address, and everything else stays
+    /// plain.
     pub translated: Vec<IpAddr>,
+    /// Once these packets are handed to the engine, it has to be told the ports whose UDP stays
+    /// plain ([`Engine::handle_plain_udp_ports`](crate::Engine::handle_plain_udp_ports)). Until
+    /// then all UDP to `translated` does.
+    pub asks_udp_ports: bool,
     /// Addresses of NATs in front of the peer: packets to
     /// [`TRANSLATED_PORTS`](crate::TRANSLATED_PORTS) there and ICMP are handed to the engine, which
     /// returns those that belong to no connection of the peer.

@@ -32,6 +32,7 @@ use crate::unknown_peers::UnknownPeers;
 use mpip_types::Bucket;
 use mpip_types::Instant;
 use mpip_types::LocalAddress;
+use mpip_types::PortSet;
 use mpip_types::Rate;
 use mpip_types::packet::SessionKey;
 use mpip_types::{DatagramSink, Ecn, LocalId, PacketSink, PathAddress};
@@ -380,6 +381,16 @@ impl Engine {
     /// changes are never lost.
     pub fn poll_capture(&mut self) -> Option<Capture> {
         self.shared.captures.pop_first().map(|(_, capture)| capture)
+    }
+
+    /// The ports whose UDP to `peer` stays plain, when a [`Capture`] asks for them. They are those
+    /// in use now that the capture is set up, because flows from there may have begun as plain IP,
+    /// and those of services.
+    pub fn handle_plain_udp_ports(&mut self, peer: &str, ports: PortSet) {
+        let named = |index: &&usize| self.associations[**index].config.name == peer;
+        if let Some(index) = self.configured.iter().find(named) {
+            self.associations[*index].on_plain_udp_ports(ports);
+        }
     }
 
     /// Whether nothing waits to be sent or to be acknowledged.

@@ -88,8 +88,8 @@ pub use mpip_transport::cc::CongestionControlKind;
 pub use mpip_types::{
     Bucket, Checksum, DatagramSink, Ecn, Encapsulation, InnerPacket, Instant, LocalAddress,
     LocalId, MAX_PACKET, Offload, PacketBuf, PacketPool, PacketSink, PartialChecksum, PathAddress,
-    Prefix, PrefixError, Rate, SMALL_PACKET, Sealing, Segmentation, SegmentationKind, Slot, named,
-    packet, table,
+    PortSet, Prefix, PrefixError, Rate, SMALL_PACKET, Sealing, Segmentation, SegmentationKind,
+    Slot, named, packet, table,
 };
 pub use mpip_wire::{PATH_COST_MAX, RateLimit};
 pub use parameters::Parameters;

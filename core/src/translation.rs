@@ -39,7 +39,9 @@ use rand_core::RngCore as _;
 
 use self::aging::Aging;
 pub(crate) use self::fragments::Fragments;
-pub(crate) use self::path_connections::{Admission, Egress, PATIENCE, PathConnections};
+pub(crate) use self::path_connections::{
+    Admission, Egress, PATIENCE, PathConnections, UdpAdmission,
+};
 use self::rewrite::{End, State, Subject, rewrite};
 use mpip_types::Instant;
 use mpip_types::packet::{Endpoint, Header, SessionKey, protocol};

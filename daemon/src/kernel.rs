@@ -8,6 +8,7 @@ use mpip_net::netlink::{Link, Netlink, Route, RoutingRule};
 use mpip_net::tun::Sink;
 
 use crate::error::Error;
+use crate::local_ports;
 
 /// What the names of devices begin with to which refused packets are routed; a number follows.
 pub(crate) const SINK_PREFIX: &str = "mpip-refuse";
@@ -35,6 +36,8 @@ pub(crate) trait Kernel {
     fn delete_rule(&mut self, rule: &RoutingRule) -> Result<(), Error>;
     /// The source address that a packet with `mark` to `destination` gets.
     fn source_toward(&mut self, destination: IpAddr, mark: u32) -> Result<Option<IpAddr>, Error>;
+    /// The first and the last local port that the host chooses by itself.
+    fn chosen_ports(&mut self) -> (u16, u16);
     /// Makes a device that drops what is routed to it and outlives this process, with this alias.
     fn make_sink(&mut self, alias: &str) -> Result<Link, Error>;
     /// Sets an interface up.
@@ -78,6 +81,10 @@ impl Kernel for Netlink {
 
     fn source_toward(&mut self, destination: IpAddr, mark: u32) -> Result<Option<IpAddr>, Error> {
         Ok(self.source_toward(destination, mark)?)
+    }
+
+    fn chosen_ports(&mut self) -> (u16, u16) {
+        local_ports::chosen().into_inner()
     }
 
     fn make_sink(&mut self, alias: &str) -> Result<Link, Error> {

@@ -30,6 +30,7 @@ mod joined;
 mod kernel;
 mod lines;
 mod local;
+mod local_ports;
 pub mod logging;
 mod network;
 mod node;

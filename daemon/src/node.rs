@@ -28,6 +28,7 @@ use crate::firewall::Firewall;
 use crate::handover;
 use crate::invite::Door;
 use crate::local::{self, Changes, LocalAddresses};
+use crate::local_ports;
 use crate::network::Network;
 use crate::network::listed;
 use crate::pins;
@@ -572,7 +573,12 @@ impl Node {
 
     fn follow_captures(&mut self, now: Instant) {
         while let Some(capture) = self.engine.poll_capture() {
+            let asks = capture.asks_udp_ports.then(|| capture.peer.clone());
             self.network.apply(now, capture);
+            // After the routes: whatever a socket sends from here on reaches the engine.
+            if let Some(peer) = asks {
+                self.engine.handle_plain_udp_ports(&peer, local_ports::plain_udp());
+            }
         }
     }
 

@@ -96,6 +96,8 @@ pub(crate) struct Routes<K: Kernel> {
     settings: HostMode,
     /// Whether there are peers in host mode, so that the tables are ours.
     active: bool,
+    /// The first and the last local port that the host chooses by itself.
+    chosen_ports: (u16, u16),
     /// The TUN device, and whether routes can lead there.
     link: Link,
     up: bool,
@@ -131,10 +133,12 @@ impl<K: Kernel> Routes<K> {
     ) -> Result<Self, Error> {
         let sink = links.iter().find(|other| sink_owner(other) == Some(&link.name)).cloned();
         let routes = kernel.routes()?;
+        let chosen_ports = kernel.chosen_ports();
         let mut all = Self {
             kernel,
             settings,
             active,
+            chosen_ports,
             metric: refusing_metric(&link.name),
             link,
             up: false,

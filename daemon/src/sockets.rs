@@ -4,15 +4,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::thread::available_parallelism;
 
 use mpip_api as api;
 use mpip_core::{DatagramSink, Ecn, Instant, LocalAddress, LocalId, PathAddress, Slot};
 use mpip_net::udp::{ReceiveBuffers, SendError};
 use mpip_net::{Crew, TcpSender, TcpSocket, UdpSender, UdpSocket, Waker, clock};
-
-/// Most threads for packets unless the configuration asks for more: one engine keeps no more busy.
-const MAX_THREADS: usize = 4;
 
 /// A socket.
 #[derive(Clone, Debug)]
@@ -38,12 +34,10 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// No sockets yet. Of `threads`, all but the caller's seal and send what leaves by UDP; without
-    /// a number there are as many as this process may use processors (affinity and cgroup quota).
-    /// `waker` wakes the caller when [there is room](Self::poll_room) or an error.
-    pub(crate) fn start(threads: Option<usize>, waker: &Arc<Waker>) -> io::Result<Self> {
-        let usable = || available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-        let udp = match threads.unwrap_or_else(usable) {
+    /// No sockets yet. Of `threads`, all but the caller's seal and send what leaves by UDP. `waker`
+    /// wakes the caller when [there is room](Self::poll_room) or an error.
+    pub(crate) fn start(threads: usize, waker: &Arc<Waker>) -> io::Result<Self> {
+        let udp = match threads {
             1 => UdpSender::new(),
             threads => UdpSender::with_crew(Arc::new(Crew::start(threads - 1)?), Arc::clone(waker)),
         };

@@ -1,5 +1,4 @@
-//! The host's links, addresses, routes and rules (rtnetlink), and its connected sockets
-//! (sock_diag).
+//! The host's links, addresses, routes and rules (rtnetlink), and its sockets (sock_diag).
 //!
 //! This file has [`Netlink`], the connection that sends requests and reads answers. It waits for
 //! nothing but the kernel's immediate answer. The other files add requests to it, by subject:
@@ -36,7 +35,7 @@ pub use routes::ROUTE_PROTOCOL;
 pub use routes::Route;
 pub use rules::RoutingRule;
 pub use rules::RuleEntry;
-pub use sockets::ConnectedSockets;
+pub use sockets::{ConnectedSockets, udp_ports};
 
 /// Size of the buffer for answers, in bytes. The kernel sends at most 32 KiB at a time.
 const BUFFER: usize = 64 << 10;

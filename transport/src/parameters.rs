@@ -48,6 +48,8 @@ parameters! {
         /// Bursts of deliveries above which the bandwidth-delay product counts as uncertain until
         /// a ProbeRTT has shown the path empty.
         long_burst: Duration = ms(10), "ms", 0.0..=1e6, "measured";
+        /// Late rounds in a row after which it counts as uncertain, too.
+        late_rounds: u32 = 10, "rounds", 1.0..=1e6, "a cycle of ProbeBW and a few more: a queue of its own has drained";
         /// Share of the random loss that the pacing rate makes up for.
         random_loss_share: f64 = 0.9, "share", 0.0..=1.0, "below 1, so that loss by overload fades";
         /// Rounds without growth after which Startup ends.

@@ -19,6 +19,7 @@ mod ecn;
 mod intervals;
 pub mod packet;
 pub mod parameters;
+mod ports;
 mod prefix;
 mod sealing;
 mod sink;
@@ -33,6 +34,7 @@ pub use buffer::{
 };
 pub use ecn::Ecn;
 pub use intervals::Intervals;
+pub use ports::PortSet;
 pub use prefix::{Prefix, PrefixError};
 pub use sealing::{Seal, Sealing, Sealings};
 pub use sink::{Checksum, DatagramSink, InnerPacket, PacketSink, Slot};

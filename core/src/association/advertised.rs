@@ -178,8 +178,9 @@ impl Association {
         }
     }
 
-    /// Reports the observed address of path `index` to the peer, if the peer did not advertise it
-    /// (the path crosses a NAT) or it is not accepted as the peer's own.
+    /// Reports the observed address of path `index` to the peer: in host mode always, because until
+    /// then the peer does not know which of its connections it may lead onto paths; otherwise if
+    /// the peer did not advertise it (the path crosses a NAT).
     pub(super) fn report_observed_address(
         &mut self,
         now: Instant,
@@ -208,7 +209,7 @@ impl Association {
                 remote.ip()
             );
         }
-        let tell = path.seen.told || !told || !takes;
+        let tell = path.seen.told || self.config.host_mode || !told || !takes;
         if path.is_validated() && self.peer.has_list() && tell {
             path.seen.told = true;
             self.outbox.owe(Notice::AddressObserved(path.id));

@@ -22,10 +22,11 @@ use crate::parts::host_mode::all_captured;
 use crate::shared::Context;
 use crate::translation::PATIENCE;
 use mpip_types::Instant;
-use mpip_types::{LocalAddress, Prefix};
+use mpip_types::packet::protocol;
+use mpip_types::{LocalAddress, PortSet, Prefix};
 
-/// Age of a path below which the peer may not have validated our address yet. It would refuse
-/// packets from there.
+/// Age of a path below which the peer may not have validated our address or told how it sees it
+/// yet. It would refuse packets from there.
 const SETTLING: Duration = Duration::from_millis(500);
 /// Most addresses that belong to one peer as a whole, including lost ones that are still in use.
 const ADDRESSES: usize = 64;
@@ -95,7 +96,7 @@ impl Association {
         self.claim_addresses(cx);
         self.release_addresses(now, cx);
         let nats = self.follow_translated(now, cx);
-        self.host.unknown_sources = self.unknown_sources(&cx.shared.locals);
+        self.host.unknown_sources = self.unknown_sources(&cx.shared.locals).into();
         let works = self.identity.is_established() && self.paths.any_works();
         let traffic = self.host.follow(now, works, self.config.policy);
         let (prefixes, translated) = self.list_captures(now, traffic, cx);
@@ -105,14 +106,19 @@ impl Association {
             Traffic::Multipath if nothing => Traffic::Plain,
             traffic => traffic,
         };
+        let asks = self.ask_udp_ports(traffic, &translated);
         let host = &mut self.host;
         let same = prefixes == host.captured && translated == host.translated && nats == host.nats;
         if traffic == host.traffic && same {
+            if asks {
+                cx.shared.captures.insert(self.config.name.clone(), host.capture(&self.config));
+            }
             return;
         }
         if traffic == Traffic::Plain && self.host.traffic == Traffic::Multipath {
             self.return_to_host(now, cx);
             self.host.release_at = Some(now);
+            self.host.path_connections.on_fall_back();
         }
         let reason = match (traffic, self.identity.is_established()) {
             (Traffic::Multipath, _) => "paths work",
@@ -129,12 +135,36 @@ impl Association {
         });
         let host = &mut self.host;
         host.traffic = traffic;
-        if !same {
+        if !same || asks {
             (host.captured, host.translated, host.nats) = (prefixes, translated, nats);
             cx.shared.translations.set_captured(cx.me, &host.nats);
             let peer = self.config.name.clone();
             cx.shared.captures.insert(peer, self.host.capture(&self.config));
         }
+    }
+
+    /// Asks the host for the ports whose UDP stays plain, if `translated`, the destinations of
+    /// captured UDP, is to have flows that the host may have begun as plain IP. Returns whether it
+    /// did.
+    fn ask_udp_ports(&mut self, traffic: Traffic, translated: &[IpAddr]) -> bool {
+        let host = &mut self.host;
+        // An unknown peer knows us as little, and translates no UDP (`[T-10]`).
+        let carries = traffic == Traffic::Multipath
+            && self.config.policy == Policy::Prefer
+            && !translated.is_empty()
+            && !host.is_unknown_peer();
+        let begins = host.traffic != Traffic::Multipath
+            || translated.iter().any(|ip| !host.translated.contains(ip))
+            || host.path_connections.has_stale_udp_ports();
+        if carries && begins {
+            host.path_connections.ask_udp_ports();
+        }
+        carries && begins
+    }
+
+    /// The host has listed the ports whose UDP stays plain.
+    pub(crate) fn on_plain_udp_ports(&mut self, ports: PortSet) {
+        self.host.path_connections.on_plain_udp_ports(ports);
     }
 
     /// Whether packets that no path delivers can fall back to plain IP: the policy allows it, and
@@ -162,8 +192,10 @@ impl Association {
         if left_at.is_some_and(|at| now.since(at) >= PATIENCE) {
             self.host.path_connections.clear();
         }
-        self.host.own_translated =
-            if cx.shared.translations.is_on() { self.own_translated() } else { Vec::new() };
+        if cx.shared.translations.is_on() {
+            self.host.own_translated = self.own_translated().into();
+            self.follow_untold(now);
+        }
         if cx.shared.translations.has(cx.me) || !self.host.path_connections.is_empty() {
             self.host.review_by(now + HELD_CHECK);
         }
@@ -255,7 +287,9 @@ impl Association {
         let mut translated = Vec::new();
         if traffic == Traffic::Plain {
             // Connections that began on the paths wait for them.
-            let destinations = self.host.path_connections.iter().map(|key| key.destination.address);
+            let waiting = self.host.path_connections.iter();
+            let waiting = waiting.filter(|key| key.protocol != protocol::UDP);
+            let destinations = waiting.map(|key| key.destination.address);
             translated.extend(destinations);
             translated.sort_unstable();
             translated.dedup();
@@ -341,7 +375,8 @@ impl Association {
         let waits = locals.iter().filter(same_family).filter_map(|local| {
             let ip = local.address.ip();
             let mut own = self.paths.iter().filter(|path| path.local.ip() == ip);
-            if own.clone().any(|path| path.peer.confirmed()) {
+            let told = own.clone().any(|path| path.seen.ours.is_some());
+            if told && own.clone().any(|path| path.peer.confirmed()) {
                 return None;
             }
             let young = |at: &Instant| now < *at;

@@ -541,8 +541,8 @@ impl Association {
         sequence: u32,
         cx: &mut Context<'_>,
     ) -> u32 {
-        if self.host.own_translated.contains(&key.destination.address) {
-            self.host.path_connections.on_answer();
+        if self.host.may_be_elsewhere(key.destination.address) {
+            self.host.path_connections.on_answer(key.protocol);
         }
         let session = Incoming {
             key,

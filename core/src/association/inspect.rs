@@ -43,6 +43,20 @@ impl Association {
         Some(Peeked { path: header.path.0, number, index: header.receiver.0, plain })
     }
 
+    /// Paths have just been opened, and the peer has not told how it sees them. Returns the paths
+    /// and what it had told.
+    #[cfg(test)]
+    pub(crate) fn forget_observed(&mut self, now: Instant) -> Vec<(u16, core::net::SocketAddr)> {
+        let mut known = Vec::new();
+        for index in self.paths.indices() {
+            let path = &mut self.paths[index];
+            known.extend(path.seen.ours.map(|seen| (path.id.0, seen)));
+            (path.seen.ours, path.seen.is_ours, path.opened) = (None, true, now);
+        }
+        self.review_capture();
+        known
+    }
+
     /// Seals `frames` for the peer as this end's next message on `path`.
     pub(crate) fn forge(
         &mut self,

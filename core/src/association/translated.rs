@@ -13,7 +13,7 @@ use crate::drops::DropReason;
 use crate::session::SourceRewrite;
 use crate::shared::Context;
 use crate::translation::rewrite::{End, HEAD, State, Subject, rewrite};
-use crate::translation::{Act, Admission, Egress, Syn};
+use crate::translation::{Act, Admission, Egress, Syn, UdpAdmission};
 use mpip_types::Instant;
 use mpip_types::packet::{Endpoint, Header, SessionKey, protocol};
 use mpip_types::{Checksum, InnerPacket};
@@ -29,6 +29,9 @@ pub(super) enum PacketSource {
 
 const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
+/// Age of a path from which the peer is taken to see our own address there if it has not told:
+/// releases before `[P-10]` asked for it do not tell.
+const UNTOLD: Duration = Duration::from_secs(3);
 /// Interval at which a connection is marked as in use.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -269,11 +272,38 @@ impl Association {
         all
     }
 
+    /// Updates which of our addresses the peer has yet to tell how it sees them. Connections that
+    /// began meanwhile from an address that turned out to be ours alone are as any others.
+    pub(super) fn follow_untold(&mut self, now: Instant) {
+        let told = |ip| {
+            let mut own = self.paths.iter().filter(|path| path.local.ip() == ip);
+            own.any(|path| path.seen.ours.is_some())
+        };
+        let young = self.paths.iter().filter(|path| {
+            path.is_validated() && now < path.opened + UNTOLD && !told(path.local.ip())
+        });
+        let until = young.clone().map(|path| path.opened + UNTOLD).min();
+        let mut untold: Vec<_> = young.map(|path| path.local.ip()).collect();
+        untold.sort_unstable();
+        untold.dedup();
+        let former = core::mem::replace(&mut self.host.untold, untold.into());
+        for ip in former {
+            let is_ours = self.paths.validated().any(|path| path.local.ip() == ip);
+            if is_ours && !self.host.may_be_elsewhere(ip) {
+                self.host.path_connections.forget_source(ip);
+            }
+        }
+        if let Some(until) = until {
+            self.host.review_by(until);
+        }
+    }
+
     /// Whether packets with these endpoints would be useless as plain IP: one of them is the
     /// private endpoint of a connection through a NAT, which the other host knows by its public
     /// endpoint.
     pub(super) fn needs_paths(&self, key: &SessionKey, cx: &Context<'_>) -> bool {
-        self.host.path_connections.contains(key)
+        // UDP is plain meanwhile: its applications cannot be expected to wait.
+        (key.protocol != protocol::UDP && self.host.path_connections.contains(key))
             || cx.shared.prefixes.find(key.destination.address) != Some(cx.me)
     }
 
@@ -290,6 +320,9 @@ impl Association {
     ) -> Result<Egress, DropReason> {
         let way = self.way_out(now, header, packet);
         self.host.plain_packets += u64::from(way == Ok(Egress::Plain));
+        if self.host.path_connections.has_stale_udp_ports() {
+            self.review_capture();
+        }
         way
     }
 
@@ -307,20 +340,28 @@ impl Association {
             return Ok(Egress::Plain);
         }
         let elsewhere = host.own_translated.contains(&header.source);
+        let untold = host.untold.contains(&header.source);
         if host.unknown_sources.contains(&header.source)
             && host.addresses.contains_key(&header.destination)
         {
             return Ok(Egress::Plain);
         }
-        if (!elsewhere && host.path_connections.is_empty())
+        if (!elsewhere && !untold && host.path_connections.is_empty())
             || !host.addresses.contains_key(&header.destination)
         {
             return Ok(Egress::Paths);
         }
         let require = self.config.policy == Policy::Require;
-        let open = elsewhere && (require || host.returned_at.is_some());
-        let admission = Admission { open, udp: require };
-        match host.path_connections.egress(now, header, packet, admission) {
+        let open = (elsewhere || untold) && (require || host.returned_at.is_some());
+        let udp = match (require, elsewhere && !host.is_unknown_peer()) {
+            (true, _) => UdpAdmission::All,
+            // An unknown peer knows us as little, and translates no UDP (`[T-10]`).
+            (false, true) => UdpAdmission::New,
+            (false, false) => UdpAdmission::None,
+        };
+        match host.path_connections.egress(now, header, packet, Admission { open, udp }) {
+            // If the peer turns out to see our own address, either way is right.
+            Egress::Plain if untold && !elsewhere && !require => Ok(Egress::Plain),
             Egress::Plain if !elsewhere => Ok(Egress::Paths),
             Egress::Plain if require => Err(DropReason::NotBegun),
             way => Ok(way),

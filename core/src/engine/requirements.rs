@@ -27,5 +27,6 @@ mod rest;
 mod rule_actions;
 mod sessions;
 mod shared;
+mod translated_udp;
 mod translation;
 mod work;

@@ -48,9 +48,11 @@ pub(crate) struct HostMode {
     /// Of an unknown peer: the addresses at which it is admitted.
     pub(crate) scope: Option<Vec<IpAddr>>,
     /// Our addresses that no path has proved to the peer: it would refuse packets from there.
-    pub(crate) unknown_sources: Vec<IpAddr>,
+    pub(crate) unknown_sources: Box<[IpAddr]>,
     /// Our addresses that are behind a NAT, as the peer sees it, and the connections from there.
-    pub(crate) own_translated: Vec<IpAddr>,
+    pub(crate) own_translated: Box<[IpAddr]>,
+    /// Our addresses of which the peer has not yet told how it sees them.
+    pub(crate) untold: Box<[IpAddr]>,
     pub(crate) path_connections: PathConnections,
     /// The run of the peer's daemon that knows these connections.
     pub(crate) instance: Option<u64>,
@@ -83,8 +85,9 @@ impl HostMode {
             hold_down: Duration::ZERO,
             hold_until: None,
             scope: None,
-            unknown_sources: Vec::new(),
-            own_translated: Vec::new(),
+            unknown_sources: Box::default(),
+            own_translated: Box::default(),
+            untold: Box::default(),
             path_connections: PathConnections::new(),
             instance: None,
             fragments: Fragments::new(),
@@ -186,12 +189,18 @@ impl HostMode {
         until.map(|until| until.since(now))
     }
 
+    /// Whether our packets from `source` may mean nothing to the peer, as far as is known.
+    pub(crate) fn may_be_elsewhere(&self, source: IpAddr) -> bool {
+        self.own_translated.contains(&source) || self.untold.contains(&source)
+    }
+
     /// The capture for the peer of `config`.
     pub(crate) fn capture(&self, config: &PeerConfig) -> Capture {
         Capture {
             peer: config.name.clone(),
             prefixes: self.captured.clone(),
             translated: self.translated.clone(),
+            asks_udp_ports: self.path_connections.asks_udp_ports(),
             nats: self.nats.clone(),
             fail_closed: config.policy == Policy::Require,
         }

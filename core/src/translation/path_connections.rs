@@ -2,15 +2,21 @@
 //!
 //! The other end shows them to its host with another port than the NAT would. So a connection
 //! opened as plain IP has to stay plain, and one opened on the paths cannot leave them.
+//!
+//! TCP shows where a connection begins. UDP does not: so the host lists the ports that are in use
+//! when the capture begins ([`Capture`](crate::Capture)), whose flows stay plain. All others begin
+//! on the paths. Without a path they are plain for that time, because applications of UDP do not
+//! wait.
 
+use core::net::IpAddr;
 use core::time::Duration;
 
 use super::aging::Aging;
 use super::fragments::Fragments;
 use super::rewrite::Subject;
 use super::{Act, Life};
-use mpip_types::Instant;
 use mpip_types::packet::{Header, SessionKey, protocol};
+use mpip_types::{Instant, PortSet};
 
 /// Time without an answer on the paths after which new connections are plain; shorter than TCP's
 /// first SYN retransmission (RFC 6298, section 2).
@@ -39,9 +45,19 @@ pub(crate) enum Egress {
 pub(crate) struct Admission {
     /// Connections may be opened on the paths.
     pub(crate) open: bool,
-    /// UDP, too, because nothing is plain. Otherwise a datagram may belong to a flow that was
-    /// opened as plain IP, here or at the other end, and nothing in it tells.
-    pub(crate) udp: bool,
+    /// Which of UDP, while `open` is set.
+    pub(crate) udp: UdpAdmission,
+}
+
+/// Which UDP flows may begin on the paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UdpAdmission {
+    /// None.
+    None,
+    /// Those from ports whose UDP does not stay plain.
+    New,
+    /// All, because nothing is plain.
+    All,
 }
 
 /// See the module.
@@ -51,6 +67,21 @@ pub(crate) struct PathConnections {
     connections: Aging<SessionKey, Life>,
     fragments: Fragments<Egress>,
     trust: Trust,
+    udp: Udp,
+}
+
+/// What concerns UDP alone.
+#[derive(Debug)]
+struct Udp {
+    /// Apart from TCP's, because many datagrams need no answer.
+    trust: Trust,
+    /// Ports whose flows stay plain: those that the host has listed, and those of flows that had
+    /// to begin as plain IP since. `None` until it has listed them.
+    plain_ports: Option<PortSet>,
+    /// The host has to list them.
+    asks: bool,
+    /// Some ports are plain only because of a doubt that is over.
+    stale: bool,
 }
 
 /// Whether the peer's host answers connections opened on the paths. Its daemon may not translate,
@@ -65,10 +96,61 @@ enum Trust {
     DoubtedUntil(Instant),
 }
 
+impl Trust {
+    /// Whether a connection may be opened on the paths at `now`.
+    fn admits(&mut self, now: Instant, what: &str) -> bool {
+        match *self {
+            Self::Proved => true,
+            Self::DoubtedUntil(until) if now < until => false,
+            Self::Tried(since) if now.since(since) >= UNANSWERED => {
+                log::warn!("no {what} that comes through the NAT is answered: plain for {DOUBT:?}");
+                *self = Self::DoubtedUntil(now + DOUBT);
+                false
+            }
+            Self::Tried(_) => true,
+            Self::Unknown | Self::DoubtedUntil(_) => {
+                *self = Self::Tried(now);
+                true
+            }
+        }
+    }
+
+    /// No answer is expected any more to what was tried.
+    fn forget_trial(&mut self) {
+        if matches!(self, Self::Tried(_)) {
+            *self = Self::Unknown;
+        }
+    }
+}
+
+impl Udp {
+    fn new() -> Self {
+        Self { trust: Trust::Unknown, plain_ports: None, asks: false, stale: false }
+    }
+
+    /// Whether a new flow may begin on the paths at `now`.
+    fn admits(&mut self, now: Instant) -> bool {
+        match self.trust {
+            // The host first has to list which flows have begun as plain IP meanwhile.
+            Trust::DoubtedUntil(until) if now >= until => {
+                (self.trust, self.stale) = (Trust::Unknown, true);
+                false
+            }
+            _ => self.trust.admits(now, "UDP"),
+        }
+    }
+
+    /// Whether flows from `port` stay plain.
+    fn is_plain(&self, port: u16) -> bool {
+        self.plain_ports.as_ref().is_none_or(|ports| ports.contains(port))
+    }
+}
+
 impl PathConnections {
     pub(crate) fn new() -> Self {
         let connections = Aging::new(CONNECTIONS);
-        Self { connections, fragments: Fragments::new(), trust: Trust::Unknown }
+        let (fragments, trust, udp) = (Fragments::new(), Trust::Unknown, Udp::new());
+        Self { connections, fragments, trust, udp }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -88,30 +170,60 @@ impl PathConnections {
         self.connections.iter().map(|(key, _)| key)
     }
 
+    /// Forgets all connections. The ports of flows that began as plain IP stay plain.
     pub(crate) fn clear(&mut self) {
-        *self = Self::new();
+        let udp = core::mem::replace(&mut self.udp, Udp::new());
+        *self = Self { udp: Udp { trust: Trust::Unknown, ..udp }, ..Self::new() };
     }
 
-    /// The peer's host has sent a packet to an address of ours that is behind a NAT.
-    pub(crate) fn on_answer(&mut self) {
-        self.trust = Trust::Proved;
+    /// Forgets the connections from `source`, which may leave the paths as any others.
+    pub(crate) fn forget_source(&mut self, source: IpAddr) {
+        let from = self.iter().filter(|key| key.source.address == source);
+        for key in from.copied().collect::<Vec<_>>() {
+            self.connections.remove(&key);
+        }
+        self.forget_trials();
     }
 
-    /// Whether a connection may be opened on the paths.
-    fn is_trusted(&mut self, now: Instant) -> bool {
-        match self.trust {
-            Trust::Proved => true,
-            Trust::DoubtedUntil(until) if now < until => false,
-            Trust::Tried(since) if now.since(since) >= UNANSWERED => {
-                log::warn!("nothing that comes through the NAT is answered: plain for {DOUBT:?}");
-                self.trust = Trust::DoubtedUntil(now + DOUBT);
-                false
-            }
-            Trust::Tried(_) => true,
-            Trust::Unknown | Trust::DoubtedUntil(_) => {
-                self.trust = Trust::Tried(now);
-                true
-            }
+    /// No path works any more. UDP flows that begin from now on are plain, and stay so.
+    pub(crate) fn on_fall_back(&mut self) {
+        (self.udp.plain_ports, self.udp.asks) = (None, false);
+        self.forget_trials();
+    }
+
+    fn forget_trials(&mut self) {
+        self.trust.forget_trial();
+        self.udp.trust.forget_trial();
+    }
+
+    /// From now on the host has to list the ports whose UDP stays plain; until then, all do.
+    pub(crate) fn ask_udp_ports(&mut self) {
+        (self.udp.plain_ports, self.udp.asks, self.udp.stale) = (None, true, false);
+    }
+
+    /// Whether the host has to list these ports.
+    pub(crate) fn asks_udp_ports(&self) -> bool {
+        self.udp.asks
+    }
+
+    /// Whether a new list may have fewer ports.
+    pub(crate) fn has_stale_udp_ports(&self) -> bool {
+        self.udp.stale
+    }
+
+    /// The host has listed the ports whose UDP stays plain. Ignored unless it was asked.
+    pub(crate) fn on_plain_udp_ports(&mut self, ports: PortSet) {
+        if core::mem::take(&mut self.udp.asks) {
+            self.udp.plain_ports = Some(ports);
+        }
+    }
+
+    /// The peer's host has sent a packet of this protocol to an address of ours that is behind a
+    /// NAT.
+    pub(crate) fn on_answer(&mut self, protocol: u8) {
+        match protocol {
+            protocol::UDP => self.udp.trust = Trust::Proved,
+            _ => self.trust = Trust::Proved,
         }
     }
 
@@ -139,6 +251,9 @@ impl PathConnections {
         admission: Admission,
     ) -> Egress {
         let way = match Subject::of(header, packet) {
+            Some(Subject::Own(key)) if key.protocol == protocol::UDP => {
+                self.way_of_udp(now, key, admission)
+            }
             Some(Subject::Own(key)) => self.way_of(now, key, Act::of(header, packet), admission),
             Some(Subject::Quoted(key)) => self.known(now, &key.reversed(), Act::Touch),
             Some(Subject::Fragment) => self.fragments.find(header, packet),
@@ -151,6 +266,7 @@ impl PathConnections {
         way
     }
 
+    /// TCP, or an ICMP echo.
     fn way_of(
         &mut self,
         now: Instant,
@@ -158,19 +274,59 @@ impl PathConnections {
         act: Act,
         admission: Admission,
     ) -> Option<Egress> {
-        let begins =
-            matches!(act, Act::Begin(_)) && (key.protocol != protocol::UDP || admission.udp);
         let known = key.protocol != protocol::TCP && self.connections.contains(&key);
-        if !begins || (known && self.trust == Trust::Proved) {
+        if !matches!(act, Act::Begin(_)) || (known && self.trust == Trust::Proved) {
             return self.known(now, &key, act);
         }
-        if !admission.open || !(self.is_trusted(now) || admission.udp) {
+        let nothing_is_plain = admission.udp == UdpAdmission::All;
+        if !admission.open || !(self.trust.admits(now, "connection") || nothing_is_plain) {
             self.connections.remove(&key);
             return None;
         }
+        Some(self.begin(now, key))
+    }
+
+    fn way_of_udp(
+        &mut self,
+        now: Instant,
+        key: SessionKey,
+        admission: Admission,
+    ) -> Option<Egress> {
+        let known = self.connections.contains(&key);
+        let tries = match admission.udp {
+            // It is plain now, and returns to the paths with them.
+            _ if !admission.open => {
+                self.connections.touch(now, &key);
+                return None;
+            }
+            UdpAdmission::New => self.udp.trust != Trust::Proved,
+            UdpAdmission::None | UdpAdmission::All => false,
+        };
+        if known && !tries {
+            return self.known(now, &key, Act::Use);
+        }
+        let begins = match admission.udp {
+            UdpAdmission::None => false,
+            UdpAdmission::New => known || !self.udp.is_plain(key.source.port),
+            UdpAdmission::All => true,
+        };
+        if !begins {
+            return None;
+        }
+        if tries && !self.udp.admits(now) {
+            self.connections.remove(&key);
+            if let Some(ports) = &mut self.udp.plain_ports {
+                ports.insert(key.source.port);
+            }
+            return None;
+        }
+        Some(self.begin(now, key))
+    }
+
+    fn begin(&mut self, now: Instant, key: SessionKey) -> Egress {
         let life = Life::Begins;
         self.connections.insert(now, key, life, life.idle(key.protocol));
-        Some(Egress::Paths)
+        Egress::Paths
     }
 
     fn known(&mut self, now: Instant, key: &SessionKey, act: Act) -> Option<Egress> {
@@ -181,3 +337,6 @@ impl PathConnections {
         Some(Egress::Paths)
     }
 }
+
+#[cfg(test)]
+mod tests;

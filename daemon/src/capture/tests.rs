@@ -32,6 +32,7 @@ impl World {
             peer: "b".to_owned(),
             prefixes: (0..count).map(|n| Prefix::host(address(n))).collect(),
             translated: vec![],
+            asks_udp_ports: false,
             nats: vec![],
             fail_closed: true,
         };

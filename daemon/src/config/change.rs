@@ -319,7 +319,7 @@ impl Settings {
                 "[node] keepalive",
                 self.keepalive.map_or_else(none, |pause| pause.as_secs().to_string()),
             ),
-            ("[node] threads", self.threads.map_or_else(none, |threads| threads.to_string())),
+            ("[node] threads", shown(&self.threads)),
             ("[interface] name", shown(&self.interface)),
             ("[host_mode] table", shown(&self.host_mode.table)),
             ("[host_mode] priority", shown(&self.host_mode.priority)),

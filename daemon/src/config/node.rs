@@ -30,7 +30,6 @@ pub(super) struct Node {
     pub(super) tcp_port: Option<u16>,
     /// `None` by default.
     pub(super) keepalive: Option<Duration>,
-    /// `None` by default.
     pub(super) threads: Option<usize>,
     pub(super) control_socket: PathBuf,
     /// `None` by default.
@@ -62,13 +61,16 @@ pub(super) fn resolve(
     };
     let keepalive = raw.keepalive.as_ref();
     let keepalive = keepalive.and_then(|value| integer(value, "keepalive", KEEPALIVE, problems));
-    let threads = raw.threads.as_ref();
+    let threads = match &raw.threads {
+        Some(value) => integer(value, "threads", THREADS, problems),
+        None => Some(1),
+    };
     Node {
         private_key,
         listen_port,
         tcp_port,
         keepalive: keepalive.map(Duration::from_secs),
-        threads: threads.and_then(|value| integer(value, "threads", THREADS, problems)),
+        threads,
         control_socket: control_socket(raw, interface, problems),
         control_group: raw.control_group.as_ref().and_then(|name| group(name, problems)),
     }

@@ -85,7 +85,7 @@ pub(super) fn resolve(file: &Path, text: &str) -> Result<Settings, Vec<Problem>>
         control_socket: node.control_socket,
         control_group: node.control_group,
         keepalive: node.keepalive,
-        threads: node.threads,
+        threads: node.threads.expect(checked),
         interface,
         interface_place: place(raw.interface.name.as_ref().map(Spanned::span)),
         addresses,

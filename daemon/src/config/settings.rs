@@ -36,8 +36,8 @@ pub struct Settings {
     pub control_group: Option<u32>,
     /// Keepalive interval of paths at rest; `None` to use the longest that is found to work.
     pub keepalive: Option<Duration>,
-    /// Threads for packets; `None` for as many as there are processors.
-    pub threads: Option<usize>,
+    /// Threads for packets, the engine's included.
+    pub threads: usize,
     /// Name of the TUN device.
     pub interface: String,
     /// Where it is set.

@@ -100,7 +100,7 @@ fn a_full_configuration_is_read() {
         ))
         .expect("valid");
     assert_eq!(settings.listen_port, 7000);
-    assert_eq!((settings.keepalive, settings.threads), (Some(Duration::from_secs(20)), Some(3)));
+    assert_eq!((settings.keepalive, settings.threads), (Some(Duration::from_secs(20)), 3));
     assert_eq!(settings.control_socket, PathBuf::from("/tmp/x.sock"));
     assert_eq!(settings.interface, "mpip7");
     assert_eq!(settings.addresses[1].to_string(), "2001:db8:77::1/64");
@@ -139,7 +139,7 @@ fn a_full_configuration_is_read() {
 fn defaults_are_as_documented() {
     let settings = Directory::new("defaults").parse(&with_peer("")).expect("valid");
     assert_eq!(settings.listen_port, 6182);
-    assert_eq!((settings.keepalive, settings.threads), (None, None));
+    assert_eq!((settings.keepalive, settings.threads), (None, 1));
     assert_eq!(settings.interface, "mpip0");
     assert_eq!(settings.control_socket, PathBuf::from("/run/mpip/mpip0.sock"));
     assert_eq!(settings.path_interfaces, None);

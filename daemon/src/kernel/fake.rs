@@ -153,6 +153,10 @@ impl Kernel for Fake {
         Ok(self.asked(1).source)
     }
 
+    fn chosen_ports(&mut self) -> (u16, u16) {
+        (32_768, 60_999)
+    }
+
     fn make_sink(&mut self, alias: &str) -> Result<Link, Error> {
         let mut state = self.asked(5);
         if state.refuses_sinks {

@@ -68,6 +68,7 @@ impl<K: Kernel> Routes<K> {
                 priority,
                 without_mark: mark,
                 protocol: None,
+                source_ports: None,
                 ports: None,
                 table,
             };
@@ -80,6 +81,10 @@ impl<K: Kernel> Routes<K> {
             };
             if uses(table + TRANSLATED, ipv6) {
                 rules.extend([protocol::TCP, icmp].map(|number| of(number, None, TRANSLATED)));
+                // From other ports services send, whose flows others begin.
+                let source_ports = Some(self.chosen_ports);
+                let udp = of(protocol::UDP, None, TRANSLATED);
+                rules.push(RoutingRule { source_ports, ..udp });
             }
             if uses(table + NATS, ipv6) {
                 let ports = Some((*TRANSLATED_PORTS.start(), *TRANSLATED_PORTS.end()));
@@ -99,8 +104,15 @@ impl<K: Kernel> Routes<K> {
     pub(super) fn ask_again(&mut self) {
         let HostMode { table, mark, priority, .. } = self.settings;
         let protocol = Some(protocol::TCP);
-        let rule =
-            RoutingRule { ipv6: true, priority, without_mark: mark, protocol, ports: None, table };
+        let rule = RoutingRule {
+            ipv6: true,
+            priority,
+            without_mark: mark,
+            protocol,
+            source_ports: None,
+            ports: None,
+            table,
+        };
         let result = self.kernel.add_rule(&rule).and_then(|()| self.kernel.delete_rule(&rule));
         if let Err(error) = result {
             log::warn!("{error}; running connections by IPv6 may take their time to follow");

@@ -325,6 +325,28 @@ fn peers_behind_one_nat_share_its_route() {
 }
 
 #[test]
+fn udp_to_peers_that_see_this_host_elsewhere_is_led_only_from_ports_that_the_host_chooses() {
+    let fake = kernel();
+    let mut routes = daemon(&fake);
+    let key = key(6182 + TRANSLATED, "198.18.9.9/32", false);
+    routes.claim(&Claimant::Host("b".to_owned()), [(key, Way::default())].into());
+    routes.apply(NOW);
+    let led = |rule: &&RoutingRule| rule.table == 6182 + TRANSLATED;
+    let mut rules: Vec<_> = fake.state().rules.iter().filter(led).copied().collect();
+    rules.sort_by_key(|rule| rule.protocol);
+    let ports: Vec<_> = rules.iter().map(|rule| (rule.protocol, rule.source_ports)).collect();
+    assert_eq!(ports, [(Some(1), None), (Some(6), None), (Some(17), Some((32_768, 60_999)))]);
+
+    // The next daemon finds another range.
+    let other = RoutingRule { source_ports: Some((1_024, 60_999)), ..rules[2] };
+    *fake.state().rules.iter_mut().find(|rule| **rule == rules[2]).expect("it") = other;
+    let mut next = daemon(&fake);
+    next.claim(&Claimant::Host("b".to_owned()), [(key, Way::default())].into());
+    next.apply(NOW);
+    assert!(fake.state().rules.contains(&rules[2]) && !fake.state().rules.contains(&other));
+}
+
+#[test]
 fn many_routes_are_set_some_at_a_time() {
     let fake = kernel();
     let mut routes = daemon(&fake);

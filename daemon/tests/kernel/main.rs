@@ -17,6 +17,7 @@ mod lifecycle;
 mod link_change;
 mod nat;
 mod nat_host_mode;
+mod nat_udp;
 mod opportunistic;
 mod other_traffic;
 mod path_mtu;

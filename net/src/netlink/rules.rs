@@ -26,6 +26,8 @@ pub struct RoutingRule {
     pub without_mark: u32,
     /// with this IP protocol (`None` for all),
     pub protocol: Option<u8>,
+    /// with a source port from the first to the last of these (`None` for all),
+    pub source_ports: Option<(u16, u16)>,
     /// and with a destination port from the first to the last of these (`None` for all).
     pub ports: Option<(u16, u16)>,
     /// Routing table for these packets.
@@ -38,6 +40,9 @@ impl fmt::Display for RoutingRule {
         write!(f, "{version} priority {}: this host's packets", self.priority)?;
         if let Some(protocol) = self.protocol {
             write!(f, " of protocol {protocol}")?;
+        }
+        if let Some((first, last)) = self.source_ports {
+            write!(f, " from ports {first} to {last}")?;
         }
         if let Some((first, last)) = self.ports {
             write!(f, " to ports {first} to {last}")?;
@@ -130,8 +135,11 @@ fn rule_message(rule: &RoutingRule) -> RuleMessage {
     ];
     let protocol = rule.protocol.map(|protocol| RuleAttribute::IpProtocol(protocol.into()));
     message.attributes.extend(protocol);
-    let ports = rule.ports.map(|(start, end)| RulePortRange { start, end });
-    message.attributes.extend(ports.map(RuleAttribute::DestinationPortRange));
+    let range = |(start, end)| RulePortRange { start, end };
+    let source_ports = rule.source_ports.map(range).map(RuleAttribute::SourcePortRange);
+    message.attributes.extend(source_ports);
+    let ports = rule.ports.map(range).map(RuleAttribute::DestinationPortRange);
+    message.attributes.extend(ports);
     message
 }
 
@@ -141,6 +149,7 @@ pub(super) fn read_rule(message: &RuleMessage) -> RoutingRule {
         priority: 0,
         without_mark: 0,
         protocol: None,
+        source_ports: None,
         ports: None,
         table: message.header.table.into(),
     };
@@ -149,6 +158,9 @@ pub(super) fn read_rule(message: &RuleMessage) -> RoutingRule {
             RuleAttribute::Priority(value) => rule.priority = *value,
             RuleAttribute::FwMask(value) => rule.without_mark = *value,
             RuleAttribute::IpProtocol(value) => rule.protocol = Some((*value).into()),
+            RuleAttribute::SourcePortRange(range) => {
+                rule.source_ports = Some((range.start, range.end));
+            }
             RuleAttribute::DestinationPortRange(range) => {
                 rule.ports = Some((range.start, range.end));
             }

@@ -1,7 +1,9 @@
-//! The host's connected sockets (sock_diag(7)), which show what hosts it talks to.
+//! The host's sockets (sock_diag(7)): the connected ones, which show what hosts it talks to, and
+//! the ports of those of UDP.
 //!
-//! The kernel filters them by destination, so sockets to other destinations are not copied. Nothing
-//! on the host changes: there is no module, no hook and no rule, and packets are not touched.
+//! The kernel filters connected ones by destination, so sockets to other destinations are not
+//! copied. Nothing on the host changes: there is no module, no hook and no rule, and packets are
+//! not touched. No privilege is needed.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::io;
@@ -17,53 +19,97 @@ const INET_DIAG_REQ_BYTECODE: u16 = 1;
 const INET_DIAG_BC_JMP: u8 = 1;
 const INET_DIAG_BC_D_COND: u8 = 8;
 /// TCP_ESTABLISHED, which connected UDP sockets have too, and TCP_SYN_SENT.
-const STATES: u32 = 1 << 1 | 1 << 2;
+const CONNECTED: u32 = 1 << 1 | 1 << 2;
+const ANY_STATE: u32 = u32::MAX;
 /// Sizes in bytes: of `inet_diag_req_v2`, `inet_diag_msg`, and the headers of a netlink message and
 /// an attribute.
 const REQUEST: usize = 56;
 const ANSWER: usize = 72;
 const HEADER: usize = 16;
 const ATTRIBUTE: usize = 4;
+/// Offset of the socket's own port in an `inet_diag_msg`.
+const PORT: usize = 4;
 /// Size in bytes of a jump out of the filter.
 const OUT: usize = 4;
 
 /// Lists the host's connected TCP and UDP sockets.
 #[derive(Debug)]
 pub struct ConnectedSockets {
-    socket: Socket,
+    diag: SockDiag,
     filter: Vec<u8>,
-    sequence: u32,
-    buffer: Vec<u8>,
 }
 
 impl ConnectedSockets {
     /// Lists sockets connected to addresses in `prefixes`, at most 1,024.
     pub fn to(prefixes: &[Prefix]) -> Result<Self, NetlinkError> {
-        let socket = connect(NETLINK_SOCK_DIAG)
-            .map_err(|error| NetlinkError::new("open a socket to sock_diag", error))?;
-        let filter = filter(prefixes);
-        Ok(Self { socket, filter, sequence: 0, buffer: Vec::with_capacity(BUFFER) })
+        Ok(Self { diag: SockDiag::open()?, filter: filter(prefixes) })
     }
 
     /// Calls `take` with the two ends of each socket: the host's address, then the other.
     pub fn list(&mut self, mut take: impl FnMut(IpAddr, IpAddr)) -> Result<(), NetlinkError> {
         for family in [libc::AF_INET, libc::AF_INET6] {
             for protocol in [libc::IPPROTO_TCP, libc::IPPROTO_UDP] {
-                self.dump(family as u8, protocol as u8, &mut take)
+                let which = Sockets { family, protocol, states: CONNECTED };
+                let each = |body: &[u8]| {
+                    if let Some((source, destination)) = ends(body) {
+                        take(source, destination);
+                    }
+                };
+                self.diag
+                    .dump(&which, Some(&self.filter), each)
                     .map_err(|error| NetlinkError::new("list the connected sockets", error))?;
             }
         }
         Ok(())
     }
+}
 
+/// Calls `take` with the port of each UDP socket on this host, connected or not; with some ports
+/// more than once.
+pub fn udp_ports(mut take: impl FnMut(u16)) -> Result<(), NetlinkError> {
+    let mut diag = SockDiag::open()?;
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        let which = Sockets { family, protocol: libc::IPPROTO_UDP, states: ANY_STATE };
+        diag.dump(&which, None, |body| {
+            body.get(PORT..).and_then(port).into_iter().for_each(&mut take);
+        })
+        .map_err(|error| NetlinkError::new("list the UDP sockets", error))?;
+    }
+    Ok(())
+}
+
+/// Which sockets a request is about.
+#[derive(Debug)]
+struct Sockets {
+    family: i32,
+    protocol: i32,
+    states: u32,
+}
+
+/// A connection to sock_diag.
+#[derive(Debug)]
+struct SockDiag {
+    socket: Socket,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+impl SockDiag {
+    fn open() -> Result<Self, NetlinkError> {
+        let socket = connect(NETLINK_SOCK_DIAG)
+            .map_err(|error| NetlinkError::new("open a socket to sock_diag", error))?;
+        Ok(Self { socket, sequence: 0, buffer: Vec::with_capacity(BUFFER) })
+    }
+
+    /// Calls `take` with the `inet_diag_msg` of each socket that `filter` accepts.
     fn dump(
         &mut self,
-        family: u8,
-        protocol: u8,
-        take: &mut impl FnMut(IpAddr, IpAddr),
+        which: &Sockets,
+        filter: Option<&[u8]>,
+        mut take: impl FnMut(&[u8]),
     ) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
-        let request = self.request(family, protocol);
+        let request = request(self.sequence, which, filter);
         self.socket.send(&request, 0)?;
         loop {
             receive(&self.socket, &mut self.buffer)?;
@@ -79,34 +125,32 @@ impl ConnectedSockets {
                         let code = body.first_chunk().map_or(0, |code| i32::from_ne_bytes(*code));
                         return os_result(code);
                     }
-                    _ => {
-                        if let Some((source, destination)) = ends(body) {
-                            take(source, destination);
-                        }
-                    }
+                    _ => take(body),
                 }
             }
         }
     }
+}
 
-    fn request(&self, family: u8, protocol: u8) -> Vec<u8> {
-        let attribute = ATTRIBUTE + self.filter.len();
-        let len = HEADER + REQUEST + attribute;
-        let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
-        let mut bytes = Vec::with_capacity(len);
-        bytes.extend((len as u32).to_ne_bytes());
-        bytes.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-        bytes.extend(flags.to_ne_bytes());
-        bytes.extend(self.sequence.to_ne_bytes());
-        bytes.extend(0_u32.to_ne_bytes());
-        bytes.extend([family, protocol, 0, 0]);
-        bytes.extend(STATES.to_ne_bytes());
-        bytes.resize(HEADER + REQUEST, 0);
+fn request(sequence: u32, which: &Sockets, filter: Option<&[u8]>) -> Vec<u8> {
+    let attribute = filter.map_or(0, |filter| ATTRIBUTE + filter.len());
+    let len = HEADER + REQUEST + attribute;
+    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
+    let mut bytes = Vec::with_capacity(len);
+    bytes.extend((len as u32).to_ne_bytes());
+    bytes.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    bytes.extend(flags.to_ne_bytes());
+    bytes.extend(sequence.to_ne_bytes());
+    bytes.extend(0_u32.to_ne_bytes());
+    bytes.extend([which.family as u8, which.protocol as u8, 0, 0]);
+    bytes.extend(which.states.to_ne_bytes());
+    bytes.resize(HEADER + REQUEST, 0);
+    if let Some(filter) = filter {
         bytes.extend((attribute as u16).to_ne_bytes());
         bytes.extend(INET_DIAG_REQ_BYTECODE.to_ne_bytes());
-        bytes.extend(&self.filter);
-        bytes
+        bytes.extend(filter);
     }
+    bytes
 }
 
 /// A filter that accepts sockets with a destination in one of `prefixes`. Each prefix is a
@@ -165,6 +209,10 @@ fn ends(body: &[u8]) -> Option<(IpAddr, IpAddr)> {
     Some((address(8), address(24)))
 }
 
+fn port(bytes: &[u8]) -> Option<u16> {
+    bytes.first_chunk().map(|port| u16::from_be_bytes(*port))
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -211,6 +259,20 @@ mod tests {
         let source: IpAddr = "127.77.2.1".parse().expect("valid");
         assert!(destinations(&["127.77.2.0/24"]).iter().any(|(from, _)| *from == source));
         drop(stream);
+    }
+
+    #[test]
+    fn the_ports_of_udp_sockets_are_listed_connected_or_not() {
+        let idle = UdpSocket::bind("127.77.3.1:0").expect("loopback");
+        let connected = UdpSocket::bind("[::1]:0").expect("loopback");
+        connected.connect("[::1]:9").expect("UDP");
+        let mut found = Vec::new();
+        udp_ports(|port| found.push(port)).expect("a list");
+        for socket in [&idle, &connected] {
+            let port = socket.local_addr().expect("bound").port();
+            assert!(found.contains(&port), "{port} in {found:?}");
+        }
+        assert!(!found.contains(&0));
     }
 
     #[test]

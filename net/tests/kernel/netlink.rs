@@ -196,10 +196,14 @@ fn a_device_is_set_up_with_addresses_routes_and_rules() {
         priority: 100,
         without_mark: 0x1000,
         protocol: None,
+        source_ports: None,
         ports: None,
         table: 1_000,
     });
-    let some = |rule: RoutingRule| RoutingRule { protocol: Some(6), ports: Some((7, 9)), ..rule };
+    let some = |rule: RoutingRule| {
+        let source_ports = Some((1_000, 2_000));
+        RoutingRule { protocol: Some(6), source_ports, ports: Some((7, 9)), ..rule }
+    };
     let rules = [all[0], some(all[0]), all[1], some(all[1])];
     for rule in &rules {
         netlink.add_rule(rule).expect("added");
@@ -207,7 +211,7 @@ fn a_device_is_set_up_with_addresses_routes_and_rules() {
     }
     assert_eq!(netlink.own_rules().expect("rules"), rules);
     assert!(namespace.ip("route get 198.18.200.9").contains("dev mpip0"));
-    assert!(namespace.ip("rule").contains("ipproto tcp dport 7-9 lookup 1000"));
+    assert!(namespace.ip("rule").contains("ipproto tcp sport 1000-2000 dport 7-9 lookup 1000"));
 
     // What a daemon that was killed left behind is found and removed.
     for rule in netlink.own_rules().expect("rules") {
@@ -301,6 +305,7 @@ fn changes_of_routes_and_rules_are_told_with_whose_they_are() {
         priority: 100,
         without_mark: 0x1000,
         protocol: Some(6),
+        source_ports: Some((1_000, 2_000)),
         ports: Some((7, 9)),
         table: 1_000,
     };

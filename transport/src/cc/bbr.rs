@@ -128,6 +128,8 @@ pub(super) struct Bbr {
     higher_probes: u32,
     /// Rounds in a row that measured less bandwidth than estimated.
     slower_rounds: u32,
+    /// Rounds in a row whose fastest packet was late.
+    late_rounds: u32,
     /// Bytes in flight that lately overflowed a queue, with headroom, and the bound on the
     /// bandwidth until the next probe (the draft's names).
     inflight_hi: Option<f64>,
@@ -163,6 +165,7 @@ impl Bbr {
             bw_before_probe: 0.0,
             higher_probes: 0,
             slower_rounds: 0,
+            late_rounds: 0,
             inflight_hi: None,
             bw_lo: None,
             prior: None,
@@ -331,6 +334,7 @@ impl Bbr {
     fn end_round<'a>(&mut self, sample: &RateSample, others: impl Iterator<Item = &'a Subflow>) {
         let now = sample.now;
         let late = self.late(self.round.fastest);
+        self.late_rounds = if late { self.late_rounds.saturating_add(1) } else { 0 };
         let mut loss = self.random_loss.ratio();
         if self.state == State::Startup {
             self.startup_loss = self.startup_loss_so_far();
@@ -541,14 +545,16 @@ impl Bbr {
         }
     }
 
-    /// Whether the bandwidth-delay product is uncertain: the path delivers in long bursts, and
-    /// ProbeRTT has never shown it empty.
+    /// Whether the bandwidth-delay product is uncertain: ProbeRTT has never shown the path empty,
+    /// and it delivers in long bursts, or all packets are late although ProbeBwDown has drained the
+    /// queue meanwhile and there is no [rival](Self::is_lossy).
     fn bdp_is_uncertain(&self) -> bool {
-        let bursts = self.extra_acked.bytes();
         let known =
             self.probe_rtt.done || self.state != State::ProbeBwCruise || self.rounds_in_state == 0;
-        !known
-            && bursts > self.bdp().max(self.parameters.long_burst.as_secs_f64() * self.max_bw.max())
+        let long = self.parameters.long_burst.as_secs_f64() * self.max_bw.max();
+        let bursts = self.extra_acked.bytes() > self.bdp().max(long);
+        let late = self.late_rounds >= self.parameters.late_rounds && self.is_lossy();
+        !known && (bursts || late)
     }
 
     /// Whether random loss is so high that no loss-based flow could fill the queue.
@@ -665,7 +671,7 @@ impl CongestionControl for Bbr {
 
     fn on_feedback(&mut self, sample: &RateSample, subflows: &[Subflow], own: usize) {
         let others_drain = others(subflows, own).any(|flow| flow.drains);
-        self.excess.on_feedback(sample);
+        self.excess.on_feedback(sample, self.max_datagram);
         self.update_round_trips(sample);
         self.update_round(sample);
         if self.full_bandwidth.reached {

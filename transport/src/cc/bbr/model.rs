@@ -11,6 +11,10 @@ const FILTER_ROUNDS: usize = 10;
 const MIN_DEPARTURES: u64 = 8;
 /// Upper bound of the random loss that the sender makes up for.
 const MAX_RANDOM_LOSS: f64 = 0.3;
+/// Packets in flight with which a path counts as idle.
+const IDLE_PACKETS: u64 = 2;
+/// RTT samples over which the mean of the idle path is taken.
+const IDLE_SAMPLES: f64 = 8.0;
 /// Weight of the previous measurements of loss when a new one is added.
 const LOSS_MEMORY: f64 = 0.95;
 /// Difference of loss ratios that is no noise.
@@ -45,8 +49,9 @@ impl MaxFilter {
 /// others. Little's law does: mean bytes in flight / rate = mean time in flight. The standing
 /// queue, which delayed even the fastest packet of the round, is subtracted.
 ///
-/// On a path that delivers in bursts, the queue is not the only delay of a round's fastest packet.
-/// The rest is measured in ProbeRTT, while there is no queue.
+/// On a path that delivers in bursts or jitters in order, the queue is not the only delay of a
+/// round's fastest packet. The rest is measured while there is no queue: on the idle path, and in
+/// ProbeRTT.
 #[derive(Debug, Default)]
 pub(super) struct FlightExcess {
     flight: Flight,
@@ -57,6 +62,30 @@ pub(super) struct FlightExcess {
     /// has measured, seconds.
     drained: Option<Flight>,
     drained_excess: f64,
+    idle: IdleRtt,
+}
+
+/// RTT of packets that were alone in flight, seconds; 0 before the first one.
+#[derive(Clone, Copy, Debug, Default)]
+struct IdleRtt {
+    mean: f64,
+    lowest: f64,
+}
+
+impl IdleRtt {
+    fn add(&mut self, rtt: f64) {
+        if self.lowest == 0.0 {
+            *self = Self { mean: rtt, lowest: rtt };
+        }
+        self.mean += (rtt - self.mean) / IDLE_SAMPLES;
+        self.lowest = self.lowest.min(rtt);
+    }
+
+    /// By how much the mean exceeds the minimum, at most by the minimum itself: a queue of others
+    /// can be longer.
+    fn excess(self) -> f64 {
+        (self.mean - self.lowest).min(self.lowest)
+    }
 }
 
 /// Data in flight since `start`.
@@ -88,12 +117,15 @@ impl FlightExcess {
         }
     }
 
-    pub(super) fn on_feedback(&mut self, sample: &RateSample) {
+    pub(super) fn on_feedback(&mut self, sample: &RateSample, packet: u64) {
         self.advance(sample.now, sample.prior_in_flight);
         for flight in self.flights() {
             flight.departed += sample.acked + sample.lost;
         }
         if let Some(rtt) = sample.rtt {
+            if sample.prior_in_flight <= IDLE_PACKETS * packet {
+                self.idle.add(rtt.as_secs_f64());
+            }
             self.fastest = Some(self.fastest.map_or(rtt, |fastest| fastest.min(rtt)));
         }
     }
@@ -132,7 +164,7 @@ impl FlightExcess {
 
     /// The estimate, seconds; 0 before the first one.
     pub(super) fn seconds(&self) -> f64 {
-        self.seconds.unwrap_or(0.0).max(self.drained_excess)
+        self.seconds.unwrap_or(0.0).max(self.drained_excess).max(self.idle.excess())
     }
 
     /// Whether there is an estimate.
@@ -256,7 +288,7 @@ mod tests {
     fn steady(excess: &mut FlightExcess, from: u64, millis: u64) {
         for at in (from..from + millis).map(Instant::from_millis) {
             excess.on_sent(at, PACKET, 29 * PACKET);
-            excess.on_feedback(&RateSample {
+            let sample = RateSample {
                 now: at,
                 acked: PACKET,
                 lost: 0,
@@ -272,7 +304,8 @@ mod tests {
                 jitter: Duration::ZERO,
                 min_rtt: Duration::from_millis(2),
                 ecn_ce: 0,
-            });
+            };
+            excess.on_feedback(&sample, PACKET);
         }
         excess.update(Instant::from_millis(from + millis), PACKET);
     }
@@ -319,6 +352,16 @@ mod tests {
         assert!((loss.ratio() - 0.1).abs() < 0.001 && !loss.depends_on_rate(), "{loss:?}");
         loss.add_low(0, 8 * PACKET, PACKET);
         assert!(!loss.depends_on_rate(), "{loss:?}");
+    }
+
+    #[test]
+    fn jitter_of_the_idle_path_is_excess() {
+        let mut idle = IdleRtt::default();
+        (0..100).for_each(|at| idle.add([0.006, 0.004, 0.007, 0.005][at % 4]));
+        assert!((idle.excess() - 0.0015).abs() < 0.000_3, "{idle:?}");
+        (0..100).for_each(|_| idle.add(0.5));
+        assert_eq!(idle.excess(), 0.004, "at most the minimum");
+        assert_eq!(IdleRtt::default().excess(), 0.0);
     }
 
     #[test]
