@@ -18,6 +18,7 @@ use crate::measured::{Measured, fill};
 use crate::published::{Measure, Published, published};
 use crate::report::plot::label;
 use crate::results::{RunResult, Store};
+use crate::run::NETEM;
 use crate::statistics::{jain, median};
 use crate::summary::Summary;
 
@@ -143,6 +144,9 @@ fn command(figure: &Published) -> String {
         }
         FACTORIAL => "mpip-lab factorial".to_owned(),
         scenario if figure.measure == Measure::Queue => format!("mpip-lab run --in sim {scenario}"),
+        scenario if figure.system.ends_with(NETEM) => {
+            format!("mpip-lab run {scenario} --links netem --allow-busy")
+        }
         scenario => format!("mpip-lab run {scenario}"),
     }
 }

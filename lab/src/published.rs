@@ -119,6 +119,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::run::NETEM;
     use crate::scenarios;
 
     #[test]
@@ -140,7 +141,8 @@ mod tests {
             let loaded = scenarios::find(&figure.scenario).expect(&figure.scenario);
             let subjects = crate::subject::subjects(&loaded.scenario);
             let names: Vec<&str> = subjects.iter().map(|subject| subject.name.as_str()).collect();
-            assert!(names.contains(&figure.system.as_str()), "{}: {names:?}", figure.id);
+            let system = figure.system.strip_suffix(NETEM).unwrap_or(&figure.system);
+            assert!(names.contains(&system), "{}: {names:?}", figure.id);
         }
     }
 
