@@ -310,6 +310,7 @@ const COLUMNS: [&str; 9] =
 fn markdown(figures: &[Published], ours: &[Ours]) -> String {
     let mut text = String::new();
     let mut seeds: Vec<&str> = figures.iter().map(|figure| figure.seed.as_str()).collect();
+    seeds.sort_unstable();
     seeds.dedup();
     for seed in seeds {
         let head = COLUMNS.join(" | ");
