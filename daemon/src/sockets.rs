@@ -8,7 +8,7 @@ use std::sync::Arc;
 use mpip_api as api;
 use mpip_core::{DatagramSink, Ecn, Instant, LocalAddress, LocalId, PathAddress, Slot};
 use mpip_net::udp::{ReceiveBuffers, SendError};
-use mpip_net::{Crew, TcpSender, TcpSocket, UdpSender, UdpSocket, Waker, clock};
+use mpip_net::{TcpSender, TcpSocket, UdpSender, UdpSocket, Waker, clock};
 
 /// A socket.
 #[derive(Clone, Debug)]
@@ -37,11 +37,7 @@ impl Sockets {
     /// No sockets yet. Of `threads`, all but the caller's seal and send what leaves by UDP. `waker`
     /// wakes the caller when [there is room](Self::poll_room) or an error.
     pub(crate) fn start(threads: usize, waker: &Arc<Waker>) -> io::Result<Self> {
-        let udp = match threads {
-            1 => UdpSender::new(),
-            threads => UdpSender::with_crew(Arc::new(Crew::start(threads - 1)?), Arc::clone(waker)),
-        };
-        Ok(Self { udp, tcp: TcpSender::new() })
+        Ok(Self { udp: UdpSender::with_threads(threads, waker)?, tcp: TcpSender::new() })
     }
 
     /// Adds the socket of `address`.

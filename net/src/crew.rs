@@ -14,7 +14,7 @@ pub(crate) trait Work: Send + Sync {
 
 /// Threads that sleep until there is work. They end, after all that they were given, when this is
 /// dropped.
-pub struct Crew {
+pub(crate) struct Crew {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -36,7 +36,7 @@ struct State {
 
 impl Crew {
     /// Starts `count` threads.
-    pub fn start(count: usize) -> io::Result<Self> {
+    pub(crate) fn start(count: usize) -> io::Result<Self> {
         let mut crew = Self { shared: Arc::default(), threads: Vec::with_capacity(count) };
         for number in 1..=count {
             let shared = Arc::clone(&crew.shared);
@@ -44,11 +44,6 @@ impl Crew {
             crew.threads.push(thread.spawn(move || shared.run())?);
         }
         Ok(crew)
-    }
-
-    /// The number of threads.
-    pub fn threads(&self) -> usize {
-        self.threads.len()
     }
 
     /// Has `count` pieces of work done for `whom`, which has them already.

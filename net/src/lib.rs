@@ -14,7 +14,7 @@
 //! Out: [`Tun::read`] fills a buffer of the engine's [`PacketPool`](mpip_types::PacketPool); the
 //! engine writes datagrams into the [`UdpSender`], whose [`flush`](UdpSender::flush) hands them to
 //! the kernel, one message per run of equal-sized datagrams (`UDP_SEGMENT`), many messages per
-//! system call. With a [`Crew`] other threads seal and send them.
+//! system call. [Other threads](UdpSender::with_threads) can seal and send them.
 //!
 //! In: [`UdpSocket::recv_batch`] hands over each datagram of what the kernel gathered (`UDP_GRO`);
 //! the engine delivers inner packets into the [`TunWriter`], which joins consecutive segments of a
@@ -36,7 +36,6 @@ pub mod tcp;
 pub mod tun;
 pub mod udp;
 
-pub use crew::Crew;
 pub use plain::PlainSender;
 pub use poll::{
     Interest, Poller, Readiness, Signal, Signals, Waker, ignore_termination, lower_priority,

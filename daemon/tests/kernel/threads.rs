@@ -14,18 +14,8 @@ use std::time::Duration;
 use mpip_api::{Request, Response};
 use mpip_testing::can_run;
 
-use crate::common::{
-    Configuration, Daemon, Directory, Family, Host, Transfer, for_each, two_hosts, wait_for,
-};
-
-const A: Configuration<'static> = Configuration {
-    number: 1,
-    keys: (1, 2),
-    endpoints: &["198.18.0.2:6182", "198.18.1.2:6182"],
-    peer: "",
-};
-const B: Configuration<'static> =
-    Configuration { number: 2, keys: (2, 1), endpoints: &[], peer: "" };
+use crate::common::reloadable::{A, B};
+use crate::common::{Daemon, Directory, Family, Host, Transfer, for_each, two_hosts, wait_for};
 
 /// Both directions of TCP, and datagrams of every length.
 fn carries_everything(a: &Host, b: &Host) {

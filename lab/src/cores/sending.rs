@@ -14,7 +14,7 @@ use mpip_core::{
 };
 use mpip_crypto::PrivateKey;
 use mpip_net::udp::SocketConfig;
-use mpip_net::{Crew, Interest, Poller, UdpSender, UdpSocket, Waker, clock};
+use mpip_net::{Interest, Poller, UdpSender, UdpSocket, Waker, clock};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::peer::Peer;
@@ -111,10 +111,7 @@ impl Node {
         let poller = Poller::new()?;
         poller.add(&*sent, SENT, Interest::Readable)?;
         poller.add(&*socket, SOCKET, Interest::Readable)?;
-        let mut sender = match threads {
-            1 => UdpSender::new(),
-            _ => UdpSender::with_crew(Arc::new(Crew::start(threads - 1)?), Arc::clone(&sent)),
-        };
+        let mut sender = UdpSender::with_threads(threads, &sent)?;
         sender.insert(Arc::clone(&socket));
         let remote = SocketAddr::new(address(REMOTE), 6182);
         let now = clock::now();

@@ -5,14 +5,16 @@ mod message;
 mod outlet;
 mod queue;
 
+use std::io;
 use std::sync::Arc;
 
 use mpip_types::{DatagramSink, Ecn, LocalId, PathAddress, Slot};
 
 use super::UdpSocket;
+use crate::Waker;
+use crate::crew::Crew;
 use crate::socket::queues::{Queues, SendQueue};
 use crate::socket::{SendCounters, SendError};
-use crate::{Crew, Waker};
 use lane::{Lane, Notices};
 use queue::Queue;
 
@@ -23,9 +25,9 @@ use queue::Queue;
 /// has a bounded backlog. Once it is writable again, call [`writable`](Self::writable) and then the
 /// engine's `handle_writable`.
 ///
-/// With a [`Crew`] its threads seal and send what is worth handing over, the messages of each
-/// socket in their order. When too many wait for that, slots are refused as if the socket were
-/// full; the waker wakes the caller when [there is room](Self::poll_room) or an error.
+/// With [further threads](Self::with_threads) these seal and send what is worth handing over, the
+/// messages of each socket in their order. When too many wait for that, slots are refused as if the
+/// socket were full; the waker wakes the caller when [there is room](Self::poll_room) or an error.
 ///
 /// ```text
 ///  engine's thread                         any thread of the crew
@@ -45,10 +47,15 @@ impl UdpSender {
         Self::default()
     }
 
-    /// A sender without sockets that has `crew` seal and send; `waker` wakes the caller.
-    pub fn with_crew(crew: Arc<Crew>, waker: Arc<Waker>) -> Self {
-        let notices = Arc::new(Notices::new(Some(waker)));
-        Self { notices, crew: Some(crew), ..Self::default() }
+    /// A sender without sockets. Of `threads`, at least one, all but the caller's seal and send;
+    /// `waker` wakes the caller. With one thread it is [`new`](Self::new).
+    pub fn with_threads(threads: usize, waker: &Arc<Waker>) -> io::Result<Self> {
+        if threads <= 1 {
+            return Ok(Self::new());
+        }
+        let crew = Some(Arc::new(Crew::start(threads - 1)?));
+        let notices = Arc::new(Notices::new(Some(Arc::clone(waker))));
+        Ok(Self { notices, crew, ..Self::default() })
     }
 
     /// Adds a socket. It replaces one with the same id, whose backlog is dropped.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::common::HANG;
 use crate::common::Namespace;
 use mpip_net::udp::{ReceiveBuffers, SocketConfig};
-use mpip_net::{Crew, Interest, Poller, UdpSender, UdpSocket, Waker};
+use mpip_net::{Interest, Poller, UdpSender, UdpSocket, Waker};
 use mpip_testing::can_run;
 use mpip_types::DatagramSink;
 use mpip_types::Ecn;
@@ -340,8 +340,8 @@ impl Seal for Adds {
 /// A sender with `threads` that seal and send, and what wakes its owner.
 fn sender_with_crew(threads: usize) -> (UdpSender, Arc<Waker>) {
     let waker = Arc::new(Waker::new().expect("eventfd"));
-    let crew = Arc::new(Crew::start(threads).expect("threads"));
-    (UdpSender::with_crew(crew, Arc::clone(&waker)), waker)
+    // And the caller's.
+    (UdpSender::with_threads(threads + 1, &waker).expect("threads"), waker)
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn answers_to_the_peers_syn_reach_it() {
 }
 
 /// Unknown peers; host 0 knows that host 1's address is exclusive, but not the other way round.
-fn unknown_peers() -> Pair {
+pub(super) fn unknown_peers() -> Pair {
     let prefixes: Vec<Prefix> = vec!["198.18.0.0/16".parse().expect("valid")];
     let mut pair = Pair::with(|host, config| {
         config.peers.clear();

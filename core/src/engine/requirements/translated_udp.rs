@@ -1,12 +1,13 @@
 //! UDP through a NAT (section 13 of the protocol). Host 0 is behind one on its first link.
 
-use super::super::harness::{Pair, SECOND, address};
+use super::super::harness::{Pair, SECOND};
 use super::super::*;
+use super::shared::unknown_peers;
 use super::translation::{SYN, across, behind, client, ends, open, plain, server};
-use crate::config::{Opportunistic, Policy};
+use crate::config::Policy;
 use crate::translation::rewrite::tests::{Kind, error, is_right, packet};
 use mpip_types::packet::Endpoint;
-use mpip_types::{Offload, PartialChecksum, Prefix, Segmentation, SegmentationKind};
+use mpip_types::{Offload, PartialChecksum, Segmentation, SegmentationKind};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -245,17 +246,7 @@ fn each_datagram_of_a_super_packet_is_translated() {
 /// [T-10] An unknown peer knows this node as little, and would refuse its UDP.
 #[test]
 fn no_udp_is_led_to_an_unknown_peer_that_shares_addresses() {
-    let prefixes: Vec<Prefix> = vec!["198.18.0.0/16".parse().expect("valid")];
-    let mut pair = Pair::with(|host, config| {
-        config.peers.clear();
-        let exclusive = if host == 0 { prefixes.clone() } else { vec![] };
-        let prefixes = prefixes.clone();
-        let settings = Opportunistic { prefixes, exclusive, port: 6182, ..Default::default() };
-        config.opportunistic = Some(settings);
-    });
-    let now = pair.now;
-    pair.engines[0].handle_destination(now, address(0, 0).ip(), address(1, 0).ip());
-    pair.run_for(SECOND * 2);
+    let mut pair = unknown_peers();
     open(&mut pair, 5_000);
     assert!(!list(&mut pair, &[]));
     assert!(!takes_paths(&mut pair, 40_000));

@@ -7,13 +7,15 @@ use mpip_api::{ClientError, ReloadReport, Request, Response};
 
 use super::{Configuration, Daemon, Directory, Family, Host, two_hosts};
 
-const A: Configuration<'static> = Configuration {
+/// Host a's configuration.
+pub(crate) const A: Configuration<'static> = Configuration {
     number: 1,
     keys: (1, 2),
     endpoints: &["198.18.0.2:6182", "198.18.1.2:6182"],
     peer: "",
 };
-const B: Configuration<'static> =
+/// Host b's, which host a calls.
+pub(crate) const B: Configuration<'static> =
     Configuration { number: 2, keys: (2, 1), endpoints: &[], peer: "" };
 
 /// Both hosts with their daemons, and the file of host b.

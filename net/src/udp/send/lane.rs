@@ -1,6 +1,6 @@
 //! The way of one socket's messages from the engine's thread to the kernel: they are sealed on any
-//! thread of the [`Crew`](crate::Crew), several at the same time, and sent in their order by one
-//! thread at a time.
+//! thread of the crew ([`Work`]), several at the same time, and sent in their order by one thread
+//! at a time.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -222,12 +222,12 @@ impl Lane {
                 break;
             }
             drop(state);
-            outlet.send();
+            let blocked = outlet.send();
             tell |= self.notices.add(&mut outlet.report);
             state = lock(&self.state);
             state.spare.append(&mut outlet.spare);
             tell |= self.on_sent(left - outlet.messages.len());
-            if outlet.is_blocked() {
+            if blocked {
                 tell = true;
                 self.blocked.store(true, Ordering::Release);
                 break;

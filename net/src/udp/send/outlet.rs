@@ -20,7 +20,6 @@ pub(super) struct Outlet {
     /// Messages that have left, for their memory.
     pub(super) spare: Vec<Message>,
     pub(super) report: Report,
-    blocked: bool,
 }
 
 impl Outlet {
@@ -30,18 +29,11 @@ impl Outlet {
             messages: VecDeque::with_capacity(Batch::CAPACITY),
             spare: Vec::with_capacity(Batch::CAPACITY),
             report: Report::default(),
-            blocked: false,
         }
     }
 
-    /// Whether the kernel takes no more for now.
-    pub(super) fn is_blocked(&self) -> bool {
-        self.blocked
-    }
-
-    /// Sends until nothing is left or the kernel takes no more.
-    pub(super) fn send(&mut self) {
-        self.blocked = false;
+    /// Sends until nothing is left or the kernel takes no more. Returns whether the latter is so.
+    pub(super) fn send(&mut self) -> bool {
         let mut retried = false;
         while !self.messages.is_empty() {
             let result = if self.socket.segmentation() {
@@ -62,10 +54,10 @@ impl Outlet {
             retried = false;
             if result.is_err_and(|errno| errno != libc::EINTR) {
                 self.report.counters.blocked += 1;
-                self.blocked = true;
-                return;
+                return true;
             }
         }
+        false
     }
 
     /// Sends whole messages and removes them from the queue. An error is about the first that
