@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::clock::unix_time;
 use crate::columns;
 use crate::document;
 use crate::environment::Environment;
-use crate::factorial;
+use crate::factorial::balia::BaliaResult;
+use crate::factorial::{self, Cell, CellResult, Origin};
 use crate::measured::{Measured, fill};
 use crate::published::{Measure, Published, published};
 use crate::report::plot::label;
@@ -157,6 +157,11 @@ fn in_host_mode(system: &str) -> Option<String> {
     (variant.is_empty() || variant.starts_with(' ')).then(|| format!("mpip host{variant}"))
 }
 
+/// The name of `system` in results of the simulator.
+fn simulated(system: &str) -> String {
+    format!("{system} (sim)")
+}
+
 impl Measured {
     /// Our figure for `figure`, by `system`; `None` if it was not measured.
     fn figure(&self, figure: &Published, system: &str) -> Option<f64> {
@@ -183,55 +188,99 @@ impl Measured {
                 Some(summary()?.cpu_seconds_per_gbit? / one)
             }
             Measure::Benefit => {
-                let cells = self.cells.iter().filter(|result| {
-                    let cell = &result.cell;
-                    let part = format!("{} {}", cell.lossy, cell.loss_percent);
-                    result.violations.is_empty() && part == figure.part
-                });
-                let benefits: Vec<f64> = cells.map(factorial::CellResult::benefit).collect();
+                let benefits: Vec<f64> = self.cells(figure).map(CellResult::benefit).collect();
                 (!benefits.is_empty()).then(|| median(&benefits))
             }
             Measure::OverBalia => {
-                let cells = self.balia.iter().filter(|result| {
-                    let cell = &result.cell;
-                    let part = format!("{} {}", cell.lossy, cell.loss_percent);
-                    result.violations.is_empty() && part == figure.part
-                });
-                let gains: Vec<f64> = cells.map(factorial::BaliaResult::gain).collect();
+                let gains: Vec<f64> = self.balia(figure).map(BaliaResult::gain).collect();
                 (!gains.is_empty()).then(|| median(&gains))
             }
-            Measure::Queue => self.median(scenario, &format!("{system} (sim)"), |run| {
-                let samples = &run.estimates.first()?.queuing_ms;
+            Measure::Queue => self.median(scenario, &simulated(system), |run| {
+                let estimate = run.estimates.first()?;
+                let samples: Vec<f64> = estimate.queuing_ms.iter().flatten().copied().collect();
                 // The last hundredth, so that one packet does not decide.
                 let last = samples.get(samples.len() - samples.len().div_ceil(100)..)?;
                 (!last.is_empty()).then(|| median(last))
             }),
+            Measure::Queuing => self.median(scenario, system, |run| {
+                let path = run.estimates.iter().find(|it| it.path == figure.part)?;
+                let known: Vec<f64> = path.queuing_ms.iter().flatten().copied().collect();
+                (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+            }),
+            Measure::LeastShare => self.median(scenario, system, |run| least_share(&run.status)),
         }
     }
 
-    /// Our figures, of those in `figures` that were measured. The factorial is taken to be of
-    /// `commit`.
-    fn ours(&self, figures: &[Published], commit: &str) -> Vec<Ours> {
+    /// The valid cells of the factorial that `figure` is about.
+    fn cells<'a>(&'a self, figure: &'a Published) -> impl Iterator<Item = &'a CellResult> {
+        self.cells.iter().filter(|it| it.violations.is_empty() && is_of(&it.cell, figure))
+    }
+
+    /// The same with balia.
+    fn balia<'a>(&'a self, figure: &'a Published) -> impl Iterator<Item = &'a BaliaResult> {
+        self.balia.iter().filter(|it| it.violations.is_empty() && is_of(&it.cell, figure))
+    }
+
+    /// When and with which commit each run behind `figure` was made.
+    fn origins(&self, figure: &Published) -> Vec<Origin> {
+        match figure.measure {
+            Measure::Benefit => self.cells(figure).map(|cell| cell.origin.clone()).collect(),
+            Measure::OverBalia => self.balia(figure).map(|cell| cell.origin.clone()).collect(),
+            _ => {
+                let system = match figure.measure {
+                    Measure::Queue => simulated(&figure.system),
+                    _ => figure.system.clone(),
+                };
+                let runs = self.runs(&figure.scenario, &system).into_iter();
+                let origin = |run: &RunResult| Origin {
+                    commit: run.environment.commit.clone(),
+                    time: run.time,
+                };
+                runs.map(origin).collect()
+            }
+        }
+    }
+
+    /// Our figures, of those in `figures` that were measured.
+    fn ours(&self, figures: &[Published]) -> Vec<Ours> {
         let one = |figure: &Published| {
             let value = self.figure(figure, &figure.system)?;
             // The factorial is the engine's, whose ends are not addresses of hosts.
             let host = in_host_mode(&figure.system).filter(|_| figure.scenario != FACTORIAL);
-            let runs: Vec<&RunResult> = match figure.scenario.as_str() {
-                FACTORIAL => Vec::new(),
-                scenario => self.runs(scenario, &figure.system),
-            };
-            let latest = runs.iter().max_by_key(|run| run.time);
+            let origins = self.origins(figure);
+            let latest = origins.iter().max_by_key(|origin| origin.time);
             Some(Ours {
                 id: figure.id.clone(),
                 value,
                 host: host.and_then(|system| self.figure(figure, &system)),
-                repetitions: runs.len().max(1),
-                commit: latest.map_or(commit, |run| &run.environment.commit).to_owned(),
-                date: day(latest.map_or_else(unix_time, |run| run.time)),
+                repetitions: origins.len().max(1),
+                commit: latest.map_or_else(String::new, |origin| origin.commit.clone()),
+                date: day(latest.map_or(0, |origin| origin.time)),
             })
         };
         figures.iter().filter_map(one).collect()
     }
+}
+
+/// The share of what the client sent that its least used path carried, percent, by its `status` at
+/// the end of a run.
+fn least_share(status: &serde_json::Value) -> Option<f64> {
+    let daemons = status.as_object()?.values();
+    let paths = |daemon: &serde_json::Value| -> Option<Vec<f64>> {
+        let paths = daemon.pointer("/peers/0/paths")?.as_array()?;
+        Some(paths.iter().filter_map(|path| path.get("carried_bytes")?.as_f64()).collect())
+    };
+    // The client sends far more than the server.
+    let sent = daemons
+        .filter_map(paths)
+        .max_by(|a, b| a.iter().sum::<f64>().total_cmp(&b.iter().sum()))?;
+    let least = sent.iter().copied().reduce(f64::min)?;
+    Some(least / sent.iter().sum::<f64>().max(1.0) * 100.0)
+}
+
+/// Whether `figure` is about the loss of `cell`.
+fn is_of(cell: &Cell, figure: &Published) -> bool {
+    format!("{} {}", cell.lossy, cell.loss_percent) == figure.part
 }
 
 /// The day of a time in seconds since 1970, UTC.
@@ -247,7 +296,7 @@ fn load(directory: &Path) -> io::Result<Measured> {
     }
     let runs = Store::open(directory)?.results().to_vec();
     let cells = factorial::read(directory)?;
-    let balia = factorial::read_balia(directory)?;
+    let balia = factorial::balia::read(directory)?;
     if runs.is_empty() && cells.is_empty() && balia.is_empty() {
         let message = format!("--results: there are no results in {}", directory.display());
         return Err(io::Error::other(message));
@@ -382,7 +431,7 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
     let ours = match &options.results {
         Some(directory) => {
             let commit = Environment::here().commit;
-            let ours = load(directory)?.ours(&figures, &commit);
+            let ours = load(directory)?.ours(&figures);
             let others = ours.iter().filter(|ours| ours.commit != commit).count();
             if others > 0 {
                 eprintln!("{others} of {} figures are of another commit than {commit}", ours.len());
@@ -402,6 +451,7 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::Estimate;
     use crate::results::tests::run;
 
     fn figure(id: &str) -> Published {
@@ -414,7 +464,7 @@ mod tests {
         let ours = |host: Option<f64>| {
             let mut runs = vec![run("mpip-no-limit", "mpip", 0, 180.0)];
             runs.extend(host.map(|mbps| run("mpip-no-limit", "mpip host", 0, mbps)));
-            Measured::of(runs).ours(std::slice::from_ref(&no_limit), "")
+            Measured::of(runs).ours(std::slice::from_ref(&no_limit))
         };
         for (host, verdict) in [
             (None, Verdict::Reached),
@@ -477,6 +527,55 @@ mod tests {
         for line in ["", "a,b", "a,x,,1,c,d", "a,1,y,1,c,d", "a,1,,z,c,d"] {
             assert!(Ours::read(line).is_err_and(|error| error.contains("expected id,ours")));
         }
+    }
+
+    #[test]
+    fn queues_are_those_of_the_path_and_shares_those_of_the_end_that_sends() {
+        let (wireless, least) = (figure("000-t8-1"), figure("000-7-wireless"));
+        let mut result = run("mpip-wireless", "mpip", 0, 100.0);
+        for (path, queuing_ms) in
+            [("a→a", vec![Some(1.0)]), ("b→a", vec![Some(4.0), None, Some(6.0)])]
+        {
+            let path = path.to_owned();
+            result.estimates.push(Estimate { path, queuing_ms, ..Estimate::default() });
+        }
+        let daemon = |bytes: [u64; 2]| {
+            let paths = bytes.map(|bytes| serde_json::json!({ "carried_bytes": bytes }));
+            serde_json::json!({ "peers": [{ "paths": paths }] })
+        };
+        result.status = serde_json::json!({
+            "client": daemon([900_000, 100_000]), "server": daemon([1_000, 3_000])
+        });
+        let measured = Measured::of(vec![result]);
+        assert_eq!(measured.figure(&wireless, "mpip"), Some(5.0));
+        assert_eq!(measured.figure(&least, "mpip"), Some(10.0));
+        assert_eq!(measured.figure(&figure("000-t8-2"), "mpip"), None, "no such path");
+    }
+
+    #[test]
+    fn cells_say_which_commit_measured_them_and_when() {
+        let cell = |commit: &str, time: u64, goodput_bps: f64| CellResult {
+            number: 0,
+            cell: Cell {
+                lossy: "wifi".to_owned(),
+                loss_percent: 10.0,
+                bandwidths_mbps: [10.0, 10.0],
+            },
+            seconds: 10.0,
+            goodput_bps,
+            limit_bps: 20e6,
+            alone_bps: [10e6; 2],
+            tcp_bps: [10e6; 2],
+            longest_pause_ms: 0.0,
+            violations: Vec::new(),
+            origin: Origin { commit: commit.to_owned(), time },
+        };
+        let cells = vec![cell("new", 86_400, 15e6), cell("old", 0, 20e6), cell("old", 1, 10e6)];
+        let measured = Measured { cells, ..Measured::of(Vec::new()) };
+        let ours = measured.ours(&[figure("003-2a-10"), figure("003-2b-10")]);
+        let [ours] = &ours[..] else { panic!("{ours:?}") };
+        assert_eq!((ours.id.as_str(), ours.value, ours.repetitions), ("003-2a-10", 0.5, 3));
+        assert_eq!((ours.commit.as_str(), ours.date.as_str()), ("new", "1970-01-02"));
     }
 
     #[test]
