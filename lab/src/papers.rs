@@ -3,6 +3,7 @@
 //! Ours are those of a directory with results, or the ones that were kept in `data/measured.csv`.
 //! The tables in `docs/papers.md` are made from these.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use crate::published::{Measure, Published, published};
 use crate::report::plot::label;
 use crate::results::{RunResult, Store};
 use crate::run::NETEM;
+use crate::scenarios::{self, hash};
 use crate::statistics::{jain, median};
 use crate::summary::Summary;
 
@@ -425,17 +427,77 @@ fn write(new: Vec<Ours>) -> io::Result<()> {
     document::update(Path::new(DOCUMENT), BEGIN, &markdown(&order, &ours))
 }
 
+/// What is said where a directory with results has none of `figures`.
+fn none_of(directory: &Path, figures: &[Published]) -> String {
+    let directory = directory.display();
+    let mut text = format!("--results: {directory} has no result of ");
+    text += match figures {
+        [one] => &one.id,
+        _ => "these figures",
+    };
+    if let Some(first) = figures.first() {
+        let _ = write!(text, "; `{} --out {directory}` measures {}", command(first), first.id);
+    }
+    text
+}
+
+/// Says which figures are of another commit than `commit`; `None` if none is.
+fn of_other_commits(ours: &[Ours], commit: &str) -> Option<String> {
+    let mut commits: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for one in ours.iter().filter(|one| one.commit != commit) {
+        commits.entry(&one.commit).or_default().push(&one.id);
+    }
+    let count: usize = commits.values().map(Vec::len).sum();
+    let all = commits.iter().map(|(commit, ids)| {
+        let commit = if commit.is_empty() { "unknown" } else { commit };
+        format!("{commit}: {}", ids.join(" "))
+    });
+    let all = all.collect::<Vec<_>>().join("; ");
+    let total = ours.len();
+    (count > 0).then(|| {
+        format!("{count} of {total} figures are of another commit than this one, {commit} ({all})")
+    })
+}
+
+/// Says which scenarios of `figures` were run with another text than they have now; `None` if none
+/// was.
+fn of_other_texts(runs: &[RunResult], figures: &[Published]) -> io::Result<Option<String>> {
+    let mut changed: BTreeSet<&str> = BTreeSet::new();
+    for figure in figures.iter().filter(|figure| figure.scenario != FACTORIAL) {
+        let own: Vec<&RunResult> =
+            runs.iter().filter(|run| run.scenario == figure.scenario).collect();
+        if own.is_empty() || changed.contains(figure.scenario.as_str()) {
+            continue;
+        }
+        let now = hash(&scenarios::find(&figure.scenario)?.text);
+        if own.iter().any(|run| run.scenario_hash != now) {
+            changed.insert(&figure.scenario);
+        }
+    }
+    let names: Vec<&str> = changed.into_iter().collect();
+    Ok((!names.is_empty()).then(|| {
+        let names = names.join(" ");
+        format!(
+            "runs of these scenarios were shortened, or the scenario has changed since: {names}"
+        )
+    }))
+}
+
 /// Prints the figures, or keeps them.
 pub(crate) fn run(options: &Options) -> io::Result<()> {
     let figures = chosen(published(), &options.figures)?;
     let ours = match &options.results {
         Some(directory) => {
-            let commit = Environment::here().commit;
-            let ours = load(directory)?.ours(&figures);
-            let others = ours.iter().filter(|ours| ours.commit != commit).count();
-            if others > 0 {
-                eprintln!("{others} of {} figures are of another commit than {commit}", ours.len());
+            let measured = load(directory)?;
+            let ours = measured.ours(&figures);
+            if ours.is_empty() {
+                return Err(io::Error::other(none_of(directory, &figures)));
             }
+            let notes = [
+                of_other_commits(&ours, &Environment::here().commit),
+                of_other_texts(&measured.runs, &figures)?,
+            ];
+            notes.iter().flatten().for_each(|note| eprintln!("{note}"));
             ours
         }
         None => kept(KEPT).map_err(io::Error::other)?,
@@ -449,154 +511,4 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::results::Estimate;
-    use crate::results::tests::run;
-
-    fn figure(id: &str) -> Published {
-        published().into_iter().find(|figure| figure.id == id).expect(id)
-    }
-
-    #[test]
-    fn a_figure_is_reached_where_tunnel_and_host_mode_both_reach_it() {
-        let no_limit = figure("001-no-limit-mpip");
-        let ours = |host: Option<f64>| {
-            let mut runs = vec![run("mpip-no-limit", "mpip", 0, 180.0)];
-            runs.extend(host.map(|mbps| run("mpip-no-limit", "mpip host", 0, mbps)));
-            Measured::of(runs).ours(std::slice::from_ref(&no_limit))
-        };
-        for (host, verdict) in [
-            (None, Verdict::Reached),
-            (Some(175.0), Verdict::Reached),
-            (Some(171.0), Verdict::NotReached),
-        ] {
-            let ours = ours(host);
-            let [ours] = &ours[..] else { panic!("{ours:?}") };
-            assert_eq!((ours.value, ours.host), (180.0, host));
-            assert_eq!(Verdict::of(&no_limit, Some(ours)), verdict, "{host:?}");
-        }
-        assert_eq!(Verdict::of(&no_limit, None), Verdict::NotMeasured);
-        let text = Verdict::NotMeasured.text(&no_limit);
-        assert_eq!(text, "not measured: `mpip-lab run mpip-no-limit`");
-    }
-
-    #[test]
-    fn others_are_compared_and_never_judged_and_less_time_is_better() {
-        let value = |id: &str, value: f64| {
-            let figure = figure(id);
-            let ours = Ours {
-                id: id.to_owned(),
-                value,
-                host: None,
-                repetitions: 1,
-                commit: String::new(),
-                date: String::new(),
-            };
-            Verdict::of(&figure, Some(&ours))
-        };
-        assert_eq!(value("001-no-limit-mptcp", 1.0), Verdict::Comparison);
-        assert_eq!(value("000-11b-rule", 60.0), Verdict::Reached);
-        assert_eq!(value("000-11b-rule", 83.0), Verdict::NotReached);
-        assert_eq!(value("000-5", 83.0), Verdict::NoNumber);
-        assert_eq!(value("000-4a", 3.0), Verdict::Reached);
-    }
-
-    #[test]
-    fn a_gain_is_over_the_best_path_alone() {
-        let wireless = figure("004-wireless-buffer");
-        let runs = [("tcp a", 10.0), ("tcp b", 8.0), ("mpip", 14.0)]
-            .map(|(system, mbps)| run("mhip-wireless", system, 0, mbps));
-        let measured = Measured::of(runs.into());
-        let gain = measured.figure(&wireless, "mpip").expect("measured");
-        assert!((gain - 40.0).abs() < 1e-9, "{gain}");
-    }
-
-    #[test]
-    fn kept_figures_are_read_as_they_are_written_and_others_are_refused() {
-        let ours = Ours {
-            id: "000-8".to_owned(),
-            value: 0.957,
-            host: Some(0.961),
-            repetitions: 3,
-            commit: "abc".to_owned(),
-            date: day(86_400),
-        };
-        assert_eq!(ours.date, "1970-01-02");
-        assert_eq!(Ours::read(&ours.line()), Ok(ours));
-        for line in ["", "a,b", "a,x,,1,c,d", "a,1,y,1,c,d", "a,1,,z,c,d"] {
-            assert!(Ours::read(line).is_err_and(|error| error.contains("expected id,ours")));
-        }
-    }
-
-    #[test]
-    fn queues_are_those_of_the_path_and_shares_those_of_the_end_that_sends() {
-        let (wireless, least) = (figure("000-t8-1"), figure("000-7-wireless"));
-        let mut result = run("mpip-wireless", "mpip", 0, 100.0);
-        for (path, queuing_ms) in
-            [("a→a", vec![Some(1.0)]), ("b→a", vec![Some(4.0), None, Some(6.0)])]
-        {
-            let path = path.to_owned();
-            result.estimates.push(Estimate { path, queuing_ms, ..Estimate::default() });
-        }
-        let daemon = |bytes: [u64; 2]| {
-            let paths = bytes.map(|bytes| serde_json::json!({ "carried_bytes": bytes }));
-            serde_json::json!({ "peers": [{ "paths": paths }] })
-        };
-        result.status = serde_json::json!({
-            "client": daemon([900_000, 100_000]), "server": daemon([1_000, 3_000])
-        });
-        let measured = Measured::of(vec![result]);
-        assert_eq!(measured.figure(&wireless, "mpip"), Some(5.0));
-        assert_eq!(measured.figure(&least, "mpip"), Some(10.0));
-        assert_eq!(measured.figure(&figure("000-t8-2"), "mpip"), None, "no such path");
-    }
-
-    #[test]
-    fn cells_say_which_commit_measured_them_and_when() {
-        let cell = |commit: &str, time: u64, goodput_bps: f64| CellResult {
-            number: 0,
-            cell: Cell {
-                lossy: "wifi".to_owned(),
-                loss_percent: 10.0,
-                bandwidths_mbps: [10.0, 10.0],
-            },
-            seconds: 10.0,
-            goodput_bps,
-            limit_bps: 20e6,
-            alone_bps: [10e6; 2],
-            tcp_bps: [10e6; 2],
-            longest_pause_ms: 0.0,
-            violations: Vec::new(),
-            origin: Origin { commit: commit.to_owned(), time },
-        };
-        let cells = vec![cell("new", 86_400, 15e6), cell("old", 0, 20e6), cell("old", 1, 10e6)];
-        let measured = Measured { cells, ..Measured::of(Vec::new()) };
-        let ours = measured.ours(&[figure("003-2a-10"), figure("003-2b-10")]);
-        let [ours] = &ours[..] else { panic!("{ours:?}") };
-        assert_eq!((ours.id.as_str(), ours.value, ours.repetitions), ("003-2a-10", 0.5, 3));
-        assert_eq!((ours.commit.as_str(), ours.date.as_str()), ("new", "1970-01-02"));
-    }
-
-    #[test]
-    fn an_unknown_figure_is_refused_with_those_that_exist() {
-        let all = published();
-        let some = chosen(all.clone(), &["003".to_owned(), "000-8".to_owned()]).expect("known");
-        assert!(some.len() > 1 && some.iter().all(|it| it.id == "000-8" || it.seed == "003"));
-        let error = chosen(all, &["005".to_owned()]).expect_err("unknown").to_string();
-        assert!(error.contains("found \"005\"; there are 000-4a, "), "{error}");
-    }
-
-    #[test]
-    fn the_document_has_the_kept_figures() {
-        let ours = kept(KEPT).expect("readable");
-        for ours in &ours {
-            assert!(published().iter().any(|figure| figure.id == ours.id), "{}", ours.id);
-        }
-        let document = include_str!("../../docs/papers.md");
-        let tables = markdown(&published(), &ours);
-        let present = document::updated(document, BEGIN, &tables)
-            .expect("the document has a place for the tables");
-        assert!(document == present, "run `mpip-lab papers --write`");
-    }
-}
+mod tests;
