@@ -37,7 +37,7 @@ const START: u64 = 3 * SECOND;
 /// loses packets, but at least [`SHORTEST`] each.
 const TCP_RUNS: u64 = 3;
 /// Estimated processor time for a Mbit that a link could have carried in a run.
-const COST: Duration = Duration::from_micros(300);
+const COST: Duration = Duration::from_micros(1_100);
 /// The file of the results in their directory.
 pub(crate) const FILE: &str = "factorial.jsonl";
 
