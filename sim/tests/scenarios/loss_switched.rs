@@ -1,5 +1,5 @@
-//! A path whose loss switches between 0 and 10 % each 15 s (seed 003: each 30 s), beside a good one:
-//! what each loss policy carries, compared with using the path always and never.
+//! A path whose loss switches between 0 and 10 % each 15 s (seed 003: each 30 s), beside a good
+//! one: what each loss policy carries, compared with using the path always and never.
 //!
 //! ```text
 //! cargo test -p mpip-sim --test scenarios loss_switched -- --nocapture
