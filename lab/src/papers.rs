@@ -423,7 +423,10 @@ fn write(new: Vec<Ours>) -> io::Result<()> {
     let order = published();
     ours.sort_by_key(|ours| order.iter().position(|figure| figure.id == ours.id));
     let lines: Vec<String> = ours.iter().map(Ours::line).collect();
-    std::fs::write(KEPT_FILE, format!("{HEADING}\n{}\n", lines.join("\n")))?;
+    let text = format!("{HEADING}\n{}\n", lines.join("\n"));
+    std::fs::write(KEPT_FILE, &text)?;
+    // What is kept is rounded, and so are the ratios.
+    let ours = kept(&text).map_err(io::Error::other)?;
     document::update(Path::new(DOCUMENT), BEGIN, &markdown(&order, &ours))
 }
 
