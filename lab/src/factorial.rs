@@ -41,14 +41,25 @@ const COST: Duration = Duration::from_micros(1_100);
 /// The file of the results in their directory.
 pub(crate) const FILE: &str = "factorial.jsonl";
 
-/// The result of one repetition of a cell.
+/// One repetition of a cell, and what was measured.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct CellResult {
+pub(crate) struct Run<M> {
     /// Its number, counted over cells and repetitions.
     pub(crate) number: usize,
     pub(crate) cell: Cell,
     /// Duration in seconds of virtual time.
     pub(crate) seconds: f64,
+    #[serde(flatten)]
+    pub(crate) measured: M,
+    /// Violated invariants; empty if the run counts.
+    pub(crate) violations: Vec<String>,
+    #[serde(default)]
+    pub(crate) origin: Origin,
+}
+
+/// What mpip and TCP reach in a cell.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Rates {
     pub(crate) goodput_bps: f64,
     pub(crate) limit_bps: f64,
     /// What each path alone could carry.
@@ -56,11 +67,10 @@ pub(crate) struct CellResult {
     /// The most that TCP reached on each path alone.
     pub(crate) tcp_bps: [f64; 2],
     pub(crate) longest_pause_ms: f64,
-    /// Violated invariants; empty if the run counts.
-    pub(crate) violations: Vec<String>,
-    #[serde(default)]
-    pub(crate) origin: Origin,
 }
+
+/// A run with mpip.
+pub(crate) type CellResult = Run<Rates>;
 
 /// What made a result, and when.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -70,31 +80,7 @@ pub(crate) struct Origin {
     pub(crate) time: u64,
 }
 
-/// A result that the factorial keeps in a file.
-pub(crate) trait Kept: Serialize + DeserializeOwned {
-    /// Its number, counted over cells and repetitions.
-    fn number(&self) -> usize;
-    /// Duration in seconds of virtual time.
-    fn seconds(&self) -> f64;
-    /// What made it.
-    fn origin(&mut self) -> &mut Origin;
-}
-
-impl Kept for CellResult {
-    fn number(&self) -> usize {
-        self.number
-    }
-
-    fn seconds(&self) -> f64 {
-        self.seconds
-    }
-
-    fn origin(&mut self) -> &mut Origin {
-        &mut self.origin
-    }
-}
-
-impl CellResult {
+impl Rates {
     /// The aggregation benefit as seed 003 defines it (section III): the capacity of a path is what
     /// TCP reaches on it. At most 1, so that no cell counts more than others in a mean.
     pub(crate) fn benefit(&self) -> f64 {
@@ -130,7 +116,8 @@ fn scenario(cell: &Cell, number: usize, seconds: u64) -> Scenario {
     }
 }
 
-fn run_cell(cell: &Cell, number: usize, seconds: u64) -> CellResult {
+/// What is measured in a run of a cell, and the invariants that it violates.
+fn run_cell(cell: &Cell, number: usize, seconds: u64) -> (Rates, Vec<String>) {
     let scenario = scenario(cell, number, seconds);
     let paths = &scenario.paths;
     let alone = |index: usize| limit(&paths[index..=index]).unwrap_or(0.0);
@@ -150,29 +137,25 @@ fn run_cell(cell: &Cell, number: usize, seconds: u64) -> CellResult {
         });
         runs.fold(0.0, f64::max)
     };
-    CellResult {
-        number,
-        cell: cell.clone(),
-        seconds: seconds as f64,
+    let rates = Rates {
         goodput_bps: found.goodput,
         limit_bps,
         alone_bps,
         tcp_bps: [tcp(0), tcp(1)],
         longest_pause_ms: found.longest_pause.as_secs_f64() * 1e3,
-        violations: found.violations,
-        origin: Origin::default(),
-    }
+    };
+    (rates, found.violations)
 }
 
 /// The results in a file, the latest of each number; none where there is no file.
-fn read_file<R: Kept>(path: &Path) -> io::Result<Vec<R>> {
+fn read_file<M: DeserializeOwned>(path: &Path) -> io::Result<Vec<Run<M>>> {
     if !path.exists() {
         return Ok(Vec::new());
     }
     let lines = BufReader::new(File::open(path)?).lines();
     // An interrupted run may leave an incomplete line.
     let results = lines.map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok());
-    let latest: BTreeMap<usize, R> = results.map(|result: R| (result.number(), result)).collect();
+    let latest: BTreeMap<usize, Run<M>> = results.map(|run: Run<M>| (run.number, run)).collect();
     Ok(latest.into_values().collect())
 }
 
@@ -194,10 +177,9 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// The numbers without a result of the same duration, with their cells and durations.
-    fn left<R: Kept>(&self, results: &[R]) -> Vec<(usize, Cell, u64)> {
+    fn left<M>(&self, results: &[Run<M>]) -> Vec<(usize, Cell, u64)> {
         let cells = cells();
-        let done: BTreeMap<usize, f64> =
-            results.iter().map(|r| (r.number(), r.seconds())).collect();
+        let done: BTreeMap<usize, f64> = results.iter().map(|r| (r.number, r.seconds)).collect();
         let with_cell = self.numbers.iter().map(|number| {
             let cell = cells[number % cells.len()].clone();
             let seconds = cell.seconds(self.longest);
@@ -231,11 +213,11 @@ impl Plan {
 }
 
 /// Runs `one` for each number on all processors, and appends what it returns to a file.
-fn run_all<R: Kept>(
+fn run_all<M: Serialize>(
     directory: &Path,
     file: &str,
     todo: &[(usize, Cell, u64)],
-    one: impl Fn(&Cell, usize, u64) -> R + Sync,
+    one: impl Fn(&Cell, usize, u64) -> (M, Vec<String>) + Sync,
 ) -> io::Result<()> {
     if todo.is_empty() {
         return Ok(());
@@ -252,9 +234,15 @@ fn run_all<R: Kept>(
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some((number, cell, seconds)) = todo.get(index) else { return Ok(()) };
-                let mut result = one(cell, *number, *seconds);
-                *result.origin() = Origin { commit: commit.clone(), time: unix_time() };
-                let mut line = serde_json::to_string(&result)?;
+                let (measured, violations) = one(cell, *number, *seconds);
+                let mut line = serde_json::to_string(&Run {
+                    number: *number,
+                    cell: cell.clone(),
+                    seconds: *seconds as f64,
+                    measured,
+                    violations,
+                    origin: Origin { commit: commit.clone(), time: unix_time() },
+                })?;
                 line.push('\n');
                 let mut file = file.lock().map_err(|_| io::Error::other("a worker panicked"))?;
                 file.write_all(line.as_bytes())?;
@@ -270,4 +258,4 @@ fn run_all<R: Kept>(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -18,10 +18,10 @@ use crate::factorial::{self, Cell, CellResult, Origin};
 use crate::measured::{Measured, fill};
 use crate::published::{Measure, Published, published};
 use crate::report::plot::label;
-use crate::results::{RunResult, Store};
+use crate::results::{RunResult, Store, known};
 use crate::run::NETEM;
 use crate::scenarios::{self, hash};
-use crate::statistics::{jain, median};
+use crate::statistics::{jain, mean, median};
 use crate::summary::Summary;
 
 /// The tables are behind this line.
@@ -190,24 +190,25 @@ impl Measured {
                 Some(summary()?.cpu_seconds_per_gbit? / one)
             }
             Measure::Benefit => {
-                let benefits: Vec<f64> = self.cells(figure).map(CellResult::benefit).collect();
+                let benefits: Vec<f64> =
+                    self.cells(figure).map(|it| it.measured.benefit()).collect();
                 (!benefits.is_empty()).then(|| median(&benefits))
             }
             Measure::OverBalia => {
-                let gains: Vec<f64> = self.balia(figure).map(BaliaResult::gain).collect();
+                let gains: Vec<f64> = self.balia(figure).map(|it| it.measured.gain()).collect();
                 (!gains.is_empty()).then(|| median(&gains))
             }
             Measure::Queue => self.median(scenario, &simulated(system), |run| {
                 let estimate = run.estimates.first()?;
-                let samples: Vec<f64> = estimate.queuing_ms.iter().flatten().copied().collect();
+                let samples = known(&estimate.queuing_ms);
                 // The last hundredth, so that one packet does not decide.
                 let last = samples.get(samples.len() - samples.len().div_ceil(100)..)?;
                 (!last.is_empty()).then(|| median(last))
             }),
             Measure::Queuing => self.median(scenario, system, |run| {
                 let path = run.estimates.iter().find(|it| it.path == figure.part)?;
-                let known: Vec<f64> = path.queuing_ms.iter().flatten().copied().collect();
-                (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+                let samples = known(&path.queuing_ms);
+                (!samples.is_empty()).then(|| mean(&samples))
             }),
             Measure::LeastShare => self.median(scenario, system, |run| least_share(&run.status)),
         }

@@ -28,6 +28,11 @@ pub(crate) struct Estimate {
     pub(crate) relative_ms: Vec<Option<f64>>,
 }
 
+/// The samples of an [`Estimate`] at which the path worked.
+pub(crate) fn known(samples: &[Option<f64>]) -> Vec<f64> {
+    samples.iter().flatten().copied().collect()
+}
+
 /// One run of one system in one scenario.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct RunResult {

@@ -7,53 +7,35 @@ use mpip_core::{CongestionControlKind, LossPolicy, SchedulerKind};
 use mpip_sim::measure::{LossRule, Subject, measure};
 use serde::{Deserialize, Serialize};
 
-use super::{Cell, Kept, Origin, Plan, read_file, run_all, scenario};
+use super::{Cell, Plan, Run, read_file, run_all, scenario};
 use crate::columns;
-use crate::statistics::median;
+use crate::statistics::{mean, median};
 
 /// The file of the results in their directory.
 const FILE: &str = "factorial-balia.jsonl";
 /// The seed's thresholds (IV.C), parts per million: 0.01 % for Wi-Fi, 1 % for LTE.
 const THRESHOLDS: &[u32] = &[100, 10_000];
 
-/// Balia with and without the loss-aware rule in a cell, over the same links.
+/// What balia carries in a cell with and without the loss-aware rule, over the same links.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct BaliaResult {
-    /// As in [`super::CellResult`].
-    pub(crate) number: usize,
-    pub(crate) cell: Cell,
-    pub(crate) seconds: f64,
+pub(crate) struct Rates {
     /// Goodput of balia: all paths, always.
     pub(crate) balia_bps: f64,
     /// The same with the rule and the seed's thresholds.
     pub(crate) balia_la_bps: f64,
-    pub(crate) violations: Vec<String>,
-    #[serde(default)]
-    pub(crate) origin: Origin,
 }
 
-impl Kept for BaliaResult {
-    fn number(&self) -> usize {
-        self.number
-    }
+/// A run with balia.
+pub(crate) type BaliaResult = Run<Rates>;
 
-    fn seconds(&self) -> f64 {
-        self.seconds
-    }
-
-    fn origin(&mut self) -> &mut Origin {
-        &mut self.origin
-    }
-}
-
-impl BaliaResult {
+impl Rates {
     /// What the rule gains, percent.
     pub(crate) fn gain(&self) -> f64 {
         (self.balia_la_bps / self.balia_bps.max(1.0) - 1.0) * 100.0
     }
 }
 
-fn run_cell(cell: &Cell, number: usize, seconds: u64) -> BaliaResult {
+fn run_cell(cell: &Cell, number: usize, seconds: u64) -> (Rates, Vec<String>) {
     let scenario = scenario(cell, number, seconds);
     let run = |policy| {
         let loss = LossRule { policy, thresholds: THRESHOLDS };
@@ -62,15 +44,8 @@ fn run_cell(cell: &Cell, number: usize, seconds: u64) -> BaliaResult {
         measure(&scenario, Subject::Mpip { scheduler, congestion_control, loss })
     };
     let (without, with) = (run(LossPolicy::Off), run(LossPolicy::Threshold));
-    BaliaResult {
-        number,
-        cell: cell.clone(),
-        seconds: seconds as f64,
-        balia_bps: without.goodput,
-        balia_la_bps: with.goodput,
-        violations: without.violations.into_iter().chain(with.violations).collect(),
-        origin: Origin::default(),
-    }
+    let rates = Rates { balia_bps: without.goodput, balia_la_bps: with.goodput };
+    (rates, without.violations.into_iter().chain(with.violations).collect())
 }
 
 /// The results in a directory; none where there is no file.
@@ -94,29 +69,28 @@ pub(crate) fn table(results: &[BaliaResult]) -> String {
     let mut seen: Vec<(&str, f64)> = Vec::new();
     for result in results {
         let of = (result.cell.lossy.as_str(), result.cell.loss_percent);
-        if seen.contains(&of) {
-            continue;
+        if !seen.contains(&of) {
+            seen.push(of);
         }
-        seen.push(of);
     }
     seen.sort_by(|a, b| a.0.cmp(b.0).then(a.1.total_cmp(&b.1)));
     for (lossy, loss) in seen {
         let of = |it: &&BaliaResult| it.cell.lossy == lossy && it.cell.loss_percent == loss;
         let valid = |it: &&BaliaResult| of(it) && it.violations.is_empty();
         let cells: Vec<&BaliaResult> = results.iter().filter(valid).collect();
-        let mean = |value: fn(&BaliaResult) -> f64| {
-            let sum: f64 = cells.iter().map(|it| value(it)).sum();
-            format!("{:.2}", sum / cells.len().max(1) as f64 / 1e6)
+        let mbits = |value: fn(&Rates) -> f64| {
+            let values: Vec<f64> = cells.iter().map(|it| value(&it.measured)).collect();
+            format!("{:.2}", mean(&values) / 1e6)
         };
-        let gains: Vec<f64> = cells.iter().map(|it| it.gain()).collect();
+        let gains: Vec<f64> = cells.iter().map(|it| it.measured.gain()).collect();
         let better = gains.iter().filter(|gain| **gain > 0.0).count();
         rows.push([
             lossy.to_owned(),
             format!("{loss} %"),
             cells.len().to_string(),
-            mean(|it| it.balia_bps),
-            mean(|it| it.balia_la_bps),
-            format!("{:+.1} %", if gains.is_empty() { 0.0 } else { median(&gains) }),
+            mbits(|it| it.balia_bps),
+            mbits(|it| it.balia_la_bps),
+            format!("{:+.1} %", median(&gains)),
             better.to_string(),
         ]);
     }
@@ -133,17 +107,16 @@ mod tests {
             number,
             cell: Cell { lossy: lossy.to_owned(), loss_percent, bandwidths_mbps: [10.0, 10.0] },
             seconds: 10.0,
-            balia_bps,
-            balia_la_bps,
+            measured: Rates { balia_bps, balia_la_bps },
             violations: Vec::new(),
-            origin: Origin::default(),
+            origin: Default::default(),
         };
         let results = [
             result(1, "wifi", 10.0, 10e6, 12e6),
             result(2, "wifi", 1.0, 20e6, 10e6),
             result(3, "wifi", 10.0, 20e6, 20e6),
         ];
-        assert!((results[0].gain() - 20.0).abs() < 1e-9);
+        assert!((results[0].measured.gain() - 20.0).abs() < 1e-9);
         let table = table(&results);
         let rows: Vec<Vec<&str>> =
             table.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -155,8 +128,8 @@ mod tests {
     fn a_cell_runs_with_balia_and_the_rule_of_the_seed() {
         let cell =
             Cell { lossy: "wifi".to_owned(), loss_percent: 10.0, bandwidths_mbps: [10.0, 10.0] };
-        let result = run_cell(&cell, 7, 2);
-        assert!(result.violations.is_empty(), "{result:?}");
+        let (result, violations) = run_cell(&cell, 7, 2);
+        assert!(violations.is_empty(), "{violations:?}");
         assert!(result.balia_bps > 1e6 && result.balia_la_bps > 1e6, "{result:?}");
     }
 }

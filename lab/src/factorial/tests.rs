@@ -2,6 +2,19 @@ use mpip_link::Loss;
 
 use super::*;
 
+/// A run of 10 s of a cell that could carry twice 10 Mbit/s.
+pub(crate) fn run(number: usize, cell: Cell, goodput_bps: f64) -> CellResult {
+    let measured = Rates {
+        goodput_bps,
+        limit_bps: 20e6,
+        alone_bps: [10e6; 2],
+        tcp_bps: [10e6; 2],
+        longest_pause_ms: 0.0,
+    };
+    let (violations, origin) = (Vec::new(), Origin::default());
+    Run { number, cell, seconds: 10.0, measured, violations, origin }
+}
+
 #[test]
 fn the_design_has_every_combination_once() {
     let cells = cells();
@@ -54,12 +67,12 @@ fn only_the_lossy_link_loses_and_jitter_is_drawn_for_each_run() {
 #[test]
 fn a_cell_runs_and_repeats() {
     let cell = Cell { lossy: "wifi".to_owned(), loss_percent: 0.1, bandwidths_mbps: [10.0, 10.0] };
-    let first = run_cell(&cell, 7, 2);
+    let (first, _) = run_cell(&cell, 7, 2);
     // Packets held for reordering at the start of the count may be delivered within it.
     assert!(first.goodput_bps > 0.0 && first.goodput_bps <= first.limit_bps * 1.1, "{first:?}");
     assert!(first.tcp_bps.iter().all(|tcp| *tcp > 0.0), "{first:?}");
     assert!(first.benefit() >= first.strict_benefit().min(1.0), "{first:?}");
-    assert_eq!(first.goodput_bps, run_cell(&cell, 7, 2).goodput_bps);
+    assert_eq!(first.goodput_bps, run_cell(&cell, 7, 2).0.goodput_bps);
 }
 
 #[test]
@@ -96,23 +109,8 @@ fn a_plan_has_the_wanted_losses_and_repeats_runs_of_another_length() {
     let error = numbers(1, &[5.0]).expect_err("unknown").to_string();
     assert!(error.contains("some of [0.0, 0.0001, ") && error.ends_with("found 5"), "{error}");
     let plan = Plan { numbers: some, longest: LONGEST };
-    let result = |seconds| {
-        let number = plan.numbers[0];
-        let cell = cells()[number].clone();
-        let (alone_bps, tcp_bps) = ([1.0; 2], [1.0; 2]);
-        CellResult {
-            number,
-            cell,
-            seconds,
-            goodput_bps: 1.0,
-            limit_bps: 1.0,
-            alone_bps,
-            tcp_bps,
-            longest_pause_ms: 0.0,
-            violations: Vec::new(),
-            origin: Origin::default(),
-        }
-    };
+    let number = plan.numbers[0];
+    let result = |seconds| CellResult { seconds, ..run(number, cells()[number].clone(), 1.0) };
     assert_eq!(plan.left(&[result(10.0)]).len(), 74);
     assert_eq!(plan.left(&[result(20.0)]).len(), 75);
     let directory = std::env::temp_dir().join(format!("mpip-factorial-{}", std::process::id()));

@@ -101,17 +101,10 @@ fn queues_are_those_of_the_path_and_shares_those_of_the_end_that_sends() {
 
 #[test]
 fn cells_say_which_commit_measured_them_and_when() {
+    let lossy = Cell { lossy: "wifi".to_owned(), loss_percent: 10.0, bandwidths_mbps: [10.0; 2] };
     let cell = |commit: &str, time: u64, goodput_bps: f64| CellResult {
-        number: 0,
-        cell: Cell { lossy: "wifi".to_owned(), loss_percent: 10.0, bandwidths_mbps: [10.0, 10.0] },
-        seconds: 10.0,
-        goodput_bps,
-        limit_bps: 20e6,
-        alone_bps: [10e6; 2],
-        tcp_bps: [10e6; 2],
-        longest_pause_ms: 0.0,
-        violations: Vec::new(),
         origin: Origin { commit: commit.to_owned(), time },
+        ..factorial::tests::run(0, lossy.clone(), goodput_bps)
     };
     let cells = vec![cell("new", 86_400, 15e6), cell("old", 0, 20e6), cell("old", 1, 10e6)];
     let measured = Measured { cells, ..Measured::of(Vec::new()) };

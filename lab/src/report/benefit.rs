@@ -45,8 +45,8 @@ pub(super) fn groups(results: &[CellResult], lossy: &str) -> Vec<Group> {
         let runs = || results.iter().filter(of_it).filter(|r| r.cell.loss_percent == loss);
         Group {
             loss,
-            benefits: runs().map(CellResult::benefit).collect(),
-            ratios: runs().map(|r| r.goodput_bps / r.limit_bps).collect(),
+            benefits: runs().map(|r| r.measured.benefit()).collect(),
+            ratios: runs().map(|r| r.measured.goodput_bps / r.measured.limit_bps).collect(),
             losses: runs().map(|r| r.cell.expected_losses(r.seconds)).sum(),
             seconds: [
                 runs().map(|r| r.seconds).fold(f64::INFINITY, f64::min),
@@ -116,7 +116,7 @@ pub(super) fn whole(results: &[CellResult]) -> Vec<Vec<String>> {
             let cell =
                 Cell { lossy: (*lossy).to_owned(), loss_percent: *loss_percent, bandwidths_mbps };
             let own = results.iter().filter(|r| r.violations.is_empty() && r.cell == cell);
-            let benefits: Vec<f64> = own.map(CellResult::benefit).collect();
+            let benefits: Vec<f64> = own.map(|r| r.measured.benefit()).collect();
             if benefits.is_empty() { "–".to_owned() } else { format!("{:.2}", median(&benefits)) }
         };
         let bandwidths = bandwidths_mbps.map(plot::label);
@@ -225,22 +225,13 @@ pub(super) fn factorial(html: &mut String, results: &[CellResult], figures: &mut
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::factorial::tests::run;
 
     #[test]
     fn every_cell_has_a_place_in_the_whole_table() {
         let all = cells();
-        let result = |number: usize, goodput_bps: f64| CellResult {
-            number,
-            cell: all[number].clone(),
-            seconds: 10.0,
-            goodput_bps,
-            limit_bps: 20e6,
-            alone_bps: [10e6; 2],
-            tcp_bps: [10e6; 2],
-            longest_pause_ms: 0.0,
-            violations: Vec::new(),
-            origin: crate::factorial::Origin::default(),
-        };
+        let result =
+            |number: usize, goodput_bps: f64| run(number, all[number].clone(), goodput_bps);
         let at = |lossy: &str, loss: f64, bandwidths: [f64; 2]| {
             let wanted = |cell: &Cell| {
                 cell.lossy == lossy

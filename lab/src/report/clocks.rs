@@ -3,14 +3,14 @@
 use std::fmt::Write;
 
 use super::plot::escape;
-use crate::results::RunResult;
+use crate::results::{RunResult, known};
+use crate::statistics;
 
 /// Mean of a part of the values. `from` and `to` are its ends as shares of the whole.
 fn mean(values: &[Option<f64>], from: f64, to: f64) -> f64 {
     let at = |share: f64| (share * values.len() as f64) as usize;
     let part = &values[at(from)..at(to).max(at(from) + 1).min(values.len())];
-    let known: Vec<f64> = part.iter().flatten().copied().collect();
-    known.iter().sum::<f64>() / known.len().max(1) as f64
+    statistics::mean(&known(part))
 }
 
 /// A table of the long runs with estimates.
