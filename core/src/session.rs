@@ -46,6 +46,8 @@ pub(crate) struct Outgoing {
     aggregation: Aggregation,
     /// Whether the peer sends to this connection, too.
     answered: bool,
+    /// Whether what the peer sends to it is put in order.
+    answers_ordered: bool,
     /// What the inner TCP repeats.
     repeats: RepeatedSegment,
     /// Whether it is interactive.
@@ -68,6 +70,7 @@ impl Outgoing {
             thinning: Thinning::default(),
             aggregation: Aggregation::default(),
             answered: false,
+            answers_ordered: false,
             repeats: RepeatedSegment::default(),
             credit: Credit::default(),
         }
@@ -81,9 +84,17 @@ impl Outgoing {
         self.ordered |= parameters.enabled && self.answered && len >= parameters.full as usize;
     }
 
-    /// The peer sends to this connection, too.
-    pub(crate) fn on_answer(&mut self) {
+    /// The peer sends to this connection, too, in a session that is put in order or not.
+    pub(crate) fn on_answer(&mut self, ordered: bool) {
         self.answered = true;
+        self.answers_ordered |= ordered;
+    }
+
+    /// Whether small packets of it speak for somebody who waits for them. In answer to a flow with
+    /// a transport protocol of its own they acknowledge. Acknowledgements tell the sender what the
+    /// paths are like: they go by the paths of the data.
+    pub(crate) fn speaks(&self) -> bool {
+        !self.answers_ordered
     }
 
     /// Segments of `len` bytes arrive from the host; the last one ends at sequence number `end`.
@@ -223,8 +234,8 @@ pub(crate) enum Answers {
     Unknown,
     /// There is none yet. It will know that it is answered.
     Awaited,
-    /// Slot and number of the session, which has taken note.
-    Session(u32, SessionId),
+    /// Slot and number of the session, which has taken note, and whether it knows of order.
+    Session(u32, SessionId, bool),
 }
 
 /// How the source of packets restored from a session's fields is rewritten (NAT).
@@ -325,7 +336,7 @@ mod tests {
         let mut quic = udp();
         quic.on_datagrams(1_228, &parameters);
         assert!(!quic.ordered, "nothing answers it yet");
-        quic.on_answer();
+        quic.on_answer(false);
         quic.on_datagrams(100, &parameters);
         assert!(!quic.ordered, "only small packets since");
         quic.on_datagrams(1_228, &parameters);
@@ -338,15 +349,26 @@ mod tests {
     fn a_udp_flow_of_small_packets_or_without_an_answer_is_not_put_in_order() {
         let parameters = UdpTransportParameters::default();
         let (mut voice, mut flood) = (udp(), udp());
-        voice.on_answer();
+        voice.on_answer(false);
         for _ in 0..1_000 {
             voice.on_datagrams(200, &parameters);
             flood.on_datagrams(1_400, &parameters);
         }
         assert!(!voice.ordered && !flood.ordered);
-        flood.on_answer();
+        flood.on_answer(false);
         flood.on_datagrams(1_400, &parameters);
         assert!(flood.ordered, "it is answered now");
+    }
+
+    #[test]
+    fn small_packets_that_answer_a_flow_with_a_transport_of_its_own_do_not_speak() {
+        let mut session = udp();
+        assert!(session.speaks());
+        session.on_answer(false);
+        assert!(session.speaks(), "voice in both directions");
+        session.on_answer(true);
+        session.on_answer(false);
+        assert!(!session.speaks(), "they acknowledge");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::parts::path_set::PathIndex;
 use crate::parts::playout;
 use crate::parts::receiving::{Arrival, Delivery, DeliveryContext};
 use crate::parts::sending::LossCause;
-use crate::session::{AckRules, Answers, Counters, Incoming, SourceRewrite};
+use crate::session::{AckRules, Answers, Counters, Incoming, Order, SourceRewrite};
 use crate::shared::Context;
 use crate::trace::What;
 use mpip_transport::clock_difference;
@@ -514,7 +514,9 @@ impl Association {
         if !matches!(session.key.protocol, protocol::TCP | protocol::UDP) {
             return None;
         }
-        if let Answers::Session(answered, id) = session.answers
+        let ordered = matches!(session.order, Some(Order::Sequenced(_)));
+        if let Answers::Session(answered, id, known) = session.answers
+            && known == ordered
             && self.sending.sessions().get(answered).is_some_and(|to| to.id == id)
         {
             return Some(answered);
@@ -528,8 +530,8 @@ impl Association {
             return None;
         };
         let outgoing = self.sending.get_mut(answered)?;
-        outgoing.on_answer();
-        session.answers = Answers::Session(answered, outgoing.id);
+        outgoing.on_answer(ordered);
+        session.answers = Answers::Session(answered, outgoing.id, ordered);
         Some(answered)
     }
 

@@ -304,15 +304,18 @@ impl Sending {
         self.sessions.touch(slot, now);
         let overtakes = self.queue.has_throughput(slot);
         let stream = is_whole(&key, protocol::TCP).then(|| segments.whole_stream()).flatten();
-        // A handshake and acknowledgements tell an inner TCP what the paths are like: they go by
-        // the paths of the data.
-        let speaks = key.protocol != protocol::TCP || stream.is_some_and(|(len, _)| len > 0);
         let mut treatment = Treatment::default();
         let mut stuck = false;
         if let Some(session) = self.sessions.get_mut(slot) {
             let (count, len) = (segments.count(), segments.segment_len(0));
             treatment = rules.treatment_in(&mut session.known_rules, peer, header, len);
             let interactive = session.credit.spend(now, count, len, &self.interactive);
+            // A handshake and acknowledgements tell an inner TCP what the paths are like: they go
+            // by the paths of the data.
+            let speaks = match key.protocol {
+                protocol::TCP => stream.is_some_and(|(len, _)| len > 0),
+                _ => session.speaks(),
+            };
             if self.recognises && interactive && speaks && !treatment.by_rule {
                 treatment.priority = Priority::Response;
             }
@@ -373,7 +376,7 @@ impl Sending {
         let mut session = Outgoing::new(id, &key, self.resequencing);
         if let Some(index) = self.unanswered.iter().position(|other| *other == key) {
             self.unanswered.remove(index);
-            session.on_answer();
+            session.on_answer(false);
         }
         let inserted = self.sessions.insert(now, key, session);
         if let Some(removed) = inserted.removed {

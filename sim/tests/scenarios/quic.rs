@@ -44,3 +44,12 @@ fn it_fills_two_paths_of_which_one_jitters() {
         assert!(share > 0.8, "{sender}: {share:.3}");
     }
 }
+
+#[test]
+fn acknowledgements_go_by_the_paths_of_the_data() {
+    // A choice by delay alone, packet by packet, would take both in turn.
+    let jitter = Duration::from_millis(17);
+    let paths = [both(LinkConfig { jitter, ..link(20, 40, 400) }), both(link(20, 40, 400))];
+    let share = share(&paths, "quic-hybrid");
+    assert!(share > 0.4, "{share:.3}");
+}
