@@ -510,8 +510,8 @@ impl Association {
     }
 
     /// Adapts CoDel to delay that the paths make unavoidable. A window that fills paths of unequal
-    /// delay waits for the slowest of them, and resequencing waits for late packets, in both
-    /// directions. After a signal the inner window shrinks by 30 % (RFC 9438, section 4.6), and
+    /// delay waits for the slowest of them, and resequencing waits for late packets and for those
+    /// that are sent again, in both directions. After a signal the inner window shrinks by 30 % (RFC 9438, section 4.6), and
     /// without a matching queue the paths run dry until it has grown again. The queue is fair: only
     /// a session's own packets wait in it.
     ///
@@ -522,11 +522,10 @@ impl Association {
     /// A session's turn grows with what the paths deliver.
     fn tune_queue(&mut self, paths: &[Candidate]) {
         let Parameters { codel: base, codel_tuning: tuning, thinning, .. } = &*self.parameters;
-        let delays = || {
-            let in_turn = paths.iter().filter(|path| !self.selection.guard.leaves_out(path.id));
-            in_turn.map(|path| path.delay + path.repair)
-        };
-        let spread = match (delays().min(), delays().max()) {
+        let in_turn = || paths.iter().filter(|path| !self.selection.guard.leaves_out(path.id));
+        let first = in_turn().map(|path| path.delay).min();
+        let last = in_turn().map(|path| path.delay + path.repair).max();
+        let spread = match (first, last) {
             (Some(min), Some(max)) => Duration::from_micros((max - min).unsigned_abs()),
             _ => Duration::ZERO,
         };

@@ -2,6 +2,7 @@
 //! Its own HyStart mistakes the longer path for a queue, unless it sees few acknowledgements of it.
 
 use crate::common::{both, link};
+use mpip_link::{LinkConfig, Loss};
 use mpip_sim::clock::SECOND;
 use mpip_sim::measure::{Scenario, Subject, limit, measure};
 use mpip_sim::spec::TcpControl;
@@ -32,4 +33,32 @@ fn a_longer_path_is_filled_from_the_start() {
         let share = start(delays);
         assert!(share > least, "{delays:?}: {share:.3}");
     }
+}
+
+/// Share of the limit after the first four seconds over one path that loses 2 %, the median of
+/// three seeds.
+fn lossy() -> f64 {
+    let mut shares = [1, 2, 3].map(|seed| {
+        let forward = LinkConfig { loss: Loss::Random(0.02), ..link(27, 26, 200) };
+        let scenario = Scenario {
+            paths: vec![(forward, link(27, 26, 200))],
+            sender: TcpControl::CUBIC.into(),
+            duration: 10 * SECOND,
+            from: 4 * SECOND,
+            seed,
+        };
+        let found = measure(&scenario, Subject::MPIP);
+        assert!(found.violations.is_empty(), "{:?}", found.violations);
+        found.goodput / limit(&scenario.paths).expect("the links have a rate")
+    });
+    shares.sort_by(f64::total_cmp);
+    shares[1]
+}
+
+/// The wait for what is sent again must not look like a queue: the share was 0.72 when it counted
+/// only where another path loses less.
+#[test]
+fn a_path_that_loses_packets_is_filled() {
+    let share = lossy();
+    assert!(share > 0.85, "{share:.3}");
 }
