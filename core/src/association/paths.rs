@@ -511,9 +511,9 @@ impl Association {
 
     /// Adapts CoDel to delay that the paths make unavoidable. A window that fills paths of unequal
     /// delay waits for the slowest of them, and resequencing waits for late packets and for those
-    /// that are sent again, in both directions. After a signal the inner window shrinks by 30 % (RFC 9438, section 4.6), and
-    /// without a matching queue the paths run dry until it has grown again. The queue is fair: only
-    /// a session's own packets wait in it.
+    /// that are sent again, in both directions. After a signal the inner window shrinks by 30 %
+    /// (RFC 9438, section 4.6), and without a matching queue the paths run dry until it has grown
+    /// again. The queue is fair: only a session's own packets wait in it.
     ///
     /// A path that the guard leaves out delays nobody. The window that it needed, or with which
     /// slow start ended, now stands in the queue, so signals come no faster than senders can react
