@@ -129,8 +129,8 @@ pub(crate) struct Association {
     /// A status frame in the current datagram changed which paths the peer wants as standby.
     standby_changed: bool,
     delay_reference: Option<u32>,
-    /// A path has high jitter: pure acknowledgements are not resequenced.
-    uneven: bool,
+    /// A path jitters or loses packets: pure acknowledgements are not resequenced.
+    acks_pass: bool,
     /// The delays of the paths differ so much that the inner TCP mistakes the longer ones for
     /// queuing.
     thins: bool,
@@ -183,7 +183,7 @@ impl Association {
             outbox: Outbox::new(now),
             standby_changed: false,
             delay_reference: None,
-            uneven: false,
+            acks_pass: false,
             thins: false,
             farthest: Duration::ZERO,
             awaited: 0,

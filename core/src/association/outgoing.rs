@@ -271,8 +271,7 @@ impl Association {
     }
 
     fn next_packet(&mut self, now: Instant) -> Option<NextPacket> {
-        let passes = self.uneven && self.parameters.even_delay.acks_pass;
-        self.sending.next_packet(now, &self.paths, passes, &mut self.outbox)
+        self.sending.next_packet(now, &self.paths, self.acks_pass, &mut self.outbox)
     }
 
     /// Sends copies of `next`, which has left on path `first`, on others that have room now.

@@ -462,7 +462,7 @@ impl Sending {
         &mut self,
         now: Instant,
         paths: &PathSet,
-        uneven: bool,
+        acks_pass: bool,
         outbox: &mut Outbox,
     ) -> Option<NextPacket> {
         loop {
@@ -502,7 +502,7 @@ impl Sending {
                 slot: candidate.flow,
                 session: session.id,
                 sequence: session.next_sequence,
-                ordered: ordered && !(uneven && candidate.item.segments.is_pure_ack()),
+                ordered: ordered && !(acks_pass && candidate.item.segments.is_pure_ack()),
                 // The receiver would wait for lost packets of those that it puts in order.
                 repair: ordered || session.ordered || session.repair,
                 mark: candidate.mark,

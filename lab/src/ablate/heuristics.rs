@@ -65,7 +65,7 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
     heuristic("first-packets", "... for a session's first packets too", &["even_delay.first=0"]),
     heuristic(
         "acks-pass",
-        "acknowledgements do not wait for order under jitter",
+        "acknowledgements do not wait for order under jitter and loss",
         &["even_delay.acks_pass=0"],
     ),
     heuristic("waits", "the scheduler waits for a faster path", &["earliest.waits=0"]),

@@ -35,13 +35,13 @@ fn a_longer_path_is_filled_from_the_start() {
     }
 }
 
-/// Share of the limit after the first four seconds over one path that loses 2 %, the median of
-/// three seeds.
-fn lossy() -> f64 {
+/// Share of the limit after the first four seconds over one path that loses these shares on the way
+/// there and back, the median of three seeds.
+fn lossy(there: f64, back: f64, queue: u32) -> f64 {
+    let way = |loss| LinkConfig { loss: Loss::Random(loss), ..link(27, 26, queue) };
     let mut shares = [1, 2, 3].map(|seed| {
-        let forward = LinkConfig { loss: Loss::Random(0.02), ..link(27, 26, 200) };
         let scenario = Scenario {
-            paths: vec![(forward, link(27, 26, 200))],
+            paths: vec![(way(there), way(back))],
             sender: TcpControl::CUBIC.into(),
             duration: 10 * SECOND,
             from: 4 * SECOND,
@@ -59,6 +59,13 @@ fn lossy() -> f64 {
 /// only where another path loses less.
 #[test]
 fn a_path_that_loses_packets_is_filled() {
-    let share = lossy();
+    let share = lossy(0.02, 0.0, 200);
     assert!(share > 0.85, "{share:.3}");
+}
+
+/// Acknowledgements do not wait for those that are lost.
+#[test]
+fn a_path_that_loses_acknowledgements_is_filled() {
+    let share = lossy(0.0, 0.07, 19);
+    assert!(share > 0.75, "{share:.3}");
 }
