@@ -39,7 +39,7 @@ impl Association {
         let mut sealed = datagram[header_len..].to_vec();
         let receive = &epoch.keys.receive;
         let clear = &datagram[..header_len];
-        let plain = receive.open_in_place(header.path.0, number, clear, &mut sealed).ok()?.to_vec();
+        let plain = receive.open_in_place(header.path, number, clear, &mut sealed).ok()?.to_vec();
         Some(Peeked { path: header.path.0, number, index: header.receiver.0, plain })
     }
 
