@@ -150,3 +150,40 @@ fn pack((id, largest): (PathId, u64)) -> u64 {
 fn path_of(lane: u64) -> Option<PathId> {
     (lane != UNUSED).then_some(PathId((lane & u64::from(u16::MAX)) as u16))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn lanes_are_those_told_last(
+            told in prop::collection::vec(
+                prop::collection::btree_map(0_u16..9, 0_u64..=mpip_wire::PACKET_NUMBER_MAX, 0..4),
+                1..20,
+            ),
+        ) {
+            let lanes = Lanes::new(4);
+            for list in told {
+                lanes.replace(list.iter().map(|(id, largest)| (PathId(*id), *largest)));
+                for id in 0..9 {
+                    let expected = match list.get(&id) {
+                        Some(largest) if *largest >= TOO_LARGE => None,
+                        largest => Some(largest.copied()),
+                    };
+                    prop_assert_eq!(lanes.largest(PathId(id)), expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_largest_path_with_the_largest_number_is_none_without() {
+        let lanes = Lanes::new(1);
+        lanes.replace([(PathId(u16::MAX), mpip_wire::PACKET_NUMBER_MAX)].into_iter());
+        assert_eq!(lanes.largest(PathId(u16::MAX)), None, "not told");
+        assert_eq!(lanes.largest(PathId(0)), Some(None), "nothing received");
+    }
+}
