@@ -96,7 +96,7 @@ const TOO_LARGE: u64 = (1 << (u64::BITS - PATH_BITS)) - 2;
 ///
 /// What is read may be older than what the engine knows, but it is not older than the feedback that
 /// the engine sends afterwards. The peer shortens a number so that it can be restored from any
-/// number between what feedback told and its own (RFC 9000 section 17.1), so that is enough.
+/// number between what feedback told and its own (`[W-13]`), so that is enough.
 #[derive(Debug)]
 struct Lanes {
     /// [`UNUSED`], or the number above the path.

@@ -335,3 +335,6 @@ impl Work for Inlet {
         self.shared.tell();
     }
 }
+
+#[cfg(test)]
+mod tests;
