@@ -464,11 +464,10 @@ impl Node {
         self.sender.has_work()
     }
 
-    /// Does a piece of that work: there is nothing else to do.
-    pub(crate) fn help(&mut self, now: Instant) {
-        if self.sender.help() {
-            self.threads_ready(now);
-        }
+    /// Does a piece of that work, after which [`threads_ready`](Self::threads_ready) may take
+    /// something. Returns whether there was any.
+    pub(crate) fn help(&self) -> bool {
+        self.sender.help()
     }
 
     /// Takes what came of the public-key work.

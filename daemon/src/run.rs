@@ -158,8 +158,9 @@ fn serve(node: &mut Node, sources: &mut Sources) -> Result<Vec<Waiting>, Error> 
         let idle = node.has_work().then_some(Duration::ZERO);
         let timeout = idle.or_else(|| node.next_timeout().map(|at| at.since(clock::now())));
         sources.poller.wait(&mut ready, timeout).map_err(system("wait for events"))?;
-        if ready.is_empty() && idle.is_some() {
-            node.help(clock::now());
+        // Nothing else is to be done.
+        if ready.is_empty() && idle.is_some() && node.help() {
+            node.threads_ready(clock::now());
         }
         let mut ending = None;
         for readiness in &ready {

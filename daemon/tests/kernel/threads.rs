@@ -1,4 +1,4 @@
-//! However many threads seal and send, everything arrives, and the daemon starts anew, reloads and
+//! However many threads seal, send, receive and open, everything arrives, and the daemon starts anew, reloads and
 //! ends as with one.
 //!
 //! ```text

@@ -235,7 +235,7 @@ impl Pair {
             if !ready.is_empty() {
                 last = now;
             } else if idle.is_some() && receiver.reader.help() {
-                receiver.take(now, writer);
+                receiver.take(clock::now(), writer);
             } else if now.since(last) > PATIENCE {
                 let missing = end - receiver.received;
                 return Err(io::Error::other(format!("{missing} datagrams were lost")));

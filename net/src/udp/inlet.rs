@@ -148,13 +148,13 @@ impl UdpReceiver {
 
     /// Takes the next batch of each socket that threads have received, and calls `take` for each
     /// datagram: with the local address, its source, its ECN field, and what became of it. Returns
-    /// whether there was any. Call it when the waker woke, and until then not again.
+    /// whether there was any. Call it when the waker woke, and after [`help`](Self::help).
     pub fn take(
         &self,
         mut take: impl FnMut(LocalId, SocketAddr, Ecn, (&mut [u8], Opened)),
     ) -> bool {
         let Some(Threads { shared, .. }) = &self.threads else { return false };
-        shared.told.store(false, Ordering::Release);
+        shared.told.swap(false, Ordering::AcqRel);
         let (mut taken, mut more) = (false, false);
         for inlet in &self.inlets {
             let Some(mut batch) = inlet.next() else { continue };
