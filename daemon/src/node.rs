@@ -669,15 +669,15 @@ impl Node {
     fn wait_for_sockets(&mut self, poller: &Poller) -> Result<(), Error> {
         let Self { sender, waiting, .. } = self;
         for (id, interest) in sender.interests() {
-            let former = waiting.iter().position(|(waiting, _)| *waiting == id);
-            if interest == former.map_or(Interest::Readable, |index| waiting[index].1) {
+            let former = waiting.iter().find(|(waiting, _)| *waiting == id);
+            if interest == former.map_or(Interest::Readable, |(_, interest)| *interest) {
                 continue;
             }
             let Some(socket) = sender.socket(id) else { continue };
             poller
                 .modify(&socket, Token::Socket(id).into(), interest)
                 .map_err(system("change a socket in the epoll"))?;
-            former.into_iter().for_each(|index| drop(waiting.swap_remove(index)));
+            waiting.retain(|(waiting, _)| *waiting != id);
             if interest != Interest::Readable {
                 waiting.push((id, interest));
             }

@@ -18,7 +18,7 @@ use mpip_types::{Ecn, LocalId};
 
 use crate::socket::SocketKind;
 use crate::socket::options::{local_address, set_buffers, set_option, set_packet_options};
-use crate::socket::receive::{MAX_BUFFERS, receive};
+use crate::socket::receive::receive;
 pub use crate::socket::{BindError, ReceiveBuffers, SendCounters, SendError, SocketConfig};
 pub use inlet::UdpReceiver;
 pub use probe::Granted;
@@ -80,7 +80,7 @@ impl UdpSocket {
         buffers: &mut ReceiveBuffers,
         mut take: impl FnMut(SocketAddr, Ecn, &mut [u8]),
     ) -> io::Result<usize> {
-        self.recv_messages(buffers)?;
+        self.recv_messages(buffers, usize::MAX)?;
         let mut datagrams = 0;
         take_datagrams(buffers, |remote, ecn, datagram| {
             datagrams += 1;
@@ -89,9 +89,9 @@ impl UdpSocket {
         Ok(datagrams)
     }
 
-    /// Receives the messages that have arrived, at most one per buffer.
-    fn recv_messages(&self, buffers: &mut ReceiveBuffers) -> io::Result<()> {
-        receive(self.fd.as_fd(), buffers, MAX_BUFFERS).map(drop)
+    /// Receives the messages that have arrived, at most one per buffer and at most `limit`.
+    fn recv_messages(&self, buffers: &mut ReceiveBuffers, limit: usize) -> io::Result<()> {
+        receive(self.fd.as_fd(), buffers, limit).map(drop)
     }
 }
 

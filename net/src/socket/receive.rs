@@ -80,14 +80,15 @@ impl ReceiveBuffers {
         })
     }
 
+    /// How many messages like those received last have `bytes` bytes: 1 to all buffers.
+    pub(crate) fn messages_of(&self, bytes: usize) -> usize {
+        let mean = self.len().checked_div(self.messages.len()).unwrap_or(0);
+        bytes.checked_div(mean).unwrap_or(MAX_BUFFERS).clamp(1, MAX_BUFFERS)
+    }
+
     /// Bytes of the messages received last.
     pub(crate) fn len(&self) -> usize {
         self.messages.iter().map(|place| place.len).sum()
-    }
-
-    /// The number of messages received last.
-    pub(crate) fn count(&self) -> usize {
-        self.messages.len()
     }
 }
 

@@ -15,7 +15,7 @@ use crate::Waker;
 use crate::crew::{Desk, Work, lock};
 use crate::in_order::InOrder;
 use crate::socket::ReceiveBuffers;
-use batch::Batch;
+use batch::{BYTES, Batch};
 use keys::Keys;
 
 /// Most batches of a socket that are received and not yet taken.
@@ -137,10 +137,13 @@ impl UdpReceiver {
         if self.is_ahead(socket.id()) {
             return Ok(());
         }
-        socket.recv_messages(buffers)?;
+        let inlet = self.inlet(socket.id());
+        // The sooner they begin, the better.
+        let limit = inlet.map_or(usize::MAX, |_| buffers.messages_of(BYTES));
+        socket.recv_messages(buffers, limit)?;
         // They go on while this thread takes what is here.
         if buffers.len() >= BACKLOG {
-            self.inlet(socket.id()).into_iter().for_each(|inlet| inlet.start());
+            inlet.into_iter().for_each(|inlet| inlet.start());
         }
         super::take_datagrams(buffers, take);
         Ok(())

@@ -14,8 +14,9 @@ use crate::udp::UdpSocket;
 /// Most messages in a batch.
 const MESSAGES: usize = 16;
 
-/// Bytes that a batch is to have: they stay in the processor's cache until they are opened.
-const BYTES: usize = 256 << 10;
+/// Bytes that a batch is to have, if its messages are like those before: they stay in the
+/// processor's cache until they are opened.
+pub(super) const BYTES: usize = 256 << 10;
 
 /// Messages in one piece of memory.
 #[derive(Debug)]
@@ -23,22 +24,17 @@ pub(super) struct Batch {
     buffers: ReceiveBuffers,
     /// What became of each datagram, in order.
     opened: Vec<Opened>,
-    /// Most messages of the next batch.
-    limit: usize,
 }
 
 impl Batch {
     pub(super) fn new() -> Self {
-        Self { buffers: ReceiveBuffers::new(MESSAGES), opened: Vec::new(), limit: MESSAGES }
+        Self { buffers: ReceiveBuffers::new(MESSAGES), opened: Vec::new() }
     }
 
-    /// Receives the messages that have arrived. Returns whether more may be waiting.
-    pub(super) fn receive(&mut self, socket: &UdpSocket) -> io::Result<bool> {
-        let more = receive(socket.as_fd(), &mut self.buffers, self.limit)?;
-        if let Some(mean) = self.buffers.len().checked_div(self.buffers.count()) {
-            self.limit = (BYTES / mean.max(1)).clamp(1, MESSAGES);
-        }
-        Ok(more)
+    /// Receives messages that have arrived.
+    pub(super) fn receive(&mut self, socket: &UdpSocket) -> io::Result<()> {
+        let limit = self.buffers.messages_of(BYTES);
+        receive(socket.as_fd(), &mut self.buffers, limit).map(drop)
     }
 
     /// Bytes of all messages.
