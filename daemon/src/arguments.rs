@@ -9,9 +9,9 @@ use mpip_daemon::logging;
 /// One mpip node: all paths between this host and its peers, used at the same time.
 ///
 /// Runs in the foreground and logs to standard error; `mpip up FILE` starts it in the background.
-/// It needs the capability CAP_NET_ADMIN and drops all others. SIGTERM and SIGINT end it and
-/// remove the device, its routes and the control socket. When it ends otherwise, packets of policy
-/// `require` are refused until it starts again.
+/// It needs the capability CAP_NET_ADMIN; of the others it keeps what its configuration needs.
+/// SIGTERM and SIGINT end it and remove the device, its routes and the control socket. When it
+/// ends otherwise, packets of policy `require` are refused until it starts again.
 #[derive(Debug, Parser)]
 #[command(name = "mpipd", version)]
 pub(crate) struct Arguments {

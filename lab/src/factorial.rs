@@ -3,11 +3,11 @@
 //! One link is Wi-Fi (10 ms, jitter range 0 to 5 ms), the other LTE (75 ms, 0 to 35 ms). One of the
 //! two loses packets. Each bandwidth of one link is combined with each of the other (5 x 5), with
 //! each loss (6) on each link (2): 300 cells, and the 25 pairs of bandwidths without loss. Each
-//! cell is repeated with random jitter of each link: a quarter of a value from its range is the
-//! standard deviation, and packets stay in order. All random choices follow from the number of the
-//! cell.
+//! run has random jitter of each link: a quarter of a value from its range is the standard
+//! deviation, and packets stay in order. All random choices follow from the number of the run. A
+//! run lasts until 20 losses are expected, within bounds ([`Cell`]).
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
@@ -15,89 +15,72 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mpip_core::{CongestionControlKind, LossPolicy, SchedulerKind};
-use mpip_link::{LinkConfig, Loss, QueueLimit};
-use mpip_sim::measure::{LossRule, Scenario, Subject, limit, measure};
+use mpip_sim::measure::{Scenario, Subject, limit, measure};
 use mpip_sim::spec::TcpControl;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::columns;
+use crate::clock::unix_time;
+use crate::environment::Environment;
 use crate::progress::Work;
-use crate::statistics::median;
 
-const FACTORS: &str = include_str!("../data/loss_aware.csv");
-/// Default duration of each run, in seconds of virtual time.
-pub(crate) const SECONDS: u64 = 10;
+pub(crate) mod balia;
+mod design;
+
+pub(crate) use design::{Cell, LONGEST, PUBLISHED_LONGEST, cells, numbers, sample};
+use design::{SHORTEST, links};
+
 const SECOND: u64 = 1_000_000_000;
-/// Runs of TCP on each path alone.
+/// Time before a run counts: slow start.
+const START: u64 = 3 * SECOND;
+/// Runs of TCP on each path alone. Together they count as long as the run of mpip where the path
+/// loses packets, but at least [`SHORTEST`] each.
 const TCP_RUNS: u64 = 3;
+/// Estimated processor time for a Mbit that a link could have carried in a run.
+const COST: Duration = Duration::from_micros(1_100);
 /// The file of the results in their directory.
 pub(crate) const FILE: &str = "factorial.jsonl";
-/// The file of the results with balia.
-const BALIA_FILE: &str = "factorial-balia.jsonl";
-/// The seed's thresholds (IV.C), parts per million: 0.01 % for Wi-Fi, 1 % for LTE.
-const THRESHOLDS: &[u32] = &[100, 10_000];
 
-/// A network of the design.
-#[derive(Debug, Clone)]
-struct Network {
-    name: String,
-    delay_ms: f64,
-    jitter_range_ms: f64,
-    bandwidths_mbps: Vec<f64>,
-    losses_percent: Vec<f64>,
-}
-
-fn networks() -> Vec<Network> {
-    let list = |text: &str| -> Vec<f64> {
-        text.split(' ').filter_map(|number| number.parse().ok()).collect()
-    };
-    let network = |line: &str| {
-        let fields: Vec<&str> = line.split(',').collect();
-        let [name, delay, jitter, bandwidths, losses] = fields.as_slice() else { return None };
-        Some(Network {
-            name: (*name).to_owned(),
-            delay_ms: delay.parse().ok()?,
-            jitter_range_ms: jitter.split('-').next_back()?.parse().ok()?,
-            bandwidths_mbps: list(bandwidths),
-            losses_percent: list(losses),
-        })
-    };
-    FACTORS.lines().skip(1).filter_map(network).collect()
-}
-
-/// One cell of the design.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Cell {
-    /// The network that loses packets; empty for cells without loss.
-    pub(crate) lossy: String,
-    /// Loss on it.
-    pub(crate) loss_percent: f64,
-    /// Bandwidth of Wi-Fi and LTE.
-    pub(crate) bandwidths_mbps: [f64; 2],
-}
-
-/// The result of one repetition of a cell.
+/// One repetition of a cell, and what was measured.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct CellResult {
+pub(crate) struct Run<M> {
     /// Its number, counted over cells and repetitions.
     pub(crate) number: usize,
     pub(crate) cell: Cell,
     /// Duration in seconds of virtual time.
     pub(crate) seconds: f64,
+    #[serde(flatten)]
+    pub(crate) measured: M,
+    /// Violated invariants; empty if the run counts.
+    pub(crate) violations: Vec<String>,
+    #[serde(default)]
+    pub(crate) origin: Origin,
+}
+
+/// What mpip and TCP reach in a cell.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Rates {
     pub(crate) goodput_bps: f64,
     pub(crate) limit_bps: f64,
     /// What each path alone could carry.
     pub(crate) alone_bps: [f64; 2],
-    /// The most that TCP reached on each path alone, in the same time.
+    /// The most that TCP reached on each path alone.
     pub(crate) tcp_bps: [f64; 2],
     pub(crate) longest_pause_ms: f64,
-    /// Violated invariants; empty if the run counts.
-    pub(crate) violations: Vec<String>,
 }
 
-impl CellResult {
+/// A run with mpip.
+pub(crate) type CellResult = Run<Rates>;
+
+/// What made a result, and when.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Origin {
+    pub(crate) commit: String,
+    /// Seconds since 1970.
+    pub(crate) time: u64,
+}
+
+impl Rates {
     /// The aggregation benefit as seed 003 defines it (section III): the capacity of a path is what
     /// TCP reaches on it. At most 1, so that no cell counts more than others in a mean.
     pub(crate) fn benefit(&self) -> f64 {
@@ -122,136 +105,58 @@ pub(crate) fn benefit(goodput: f64, alone: &[f64]) -> f64 {
     if more >= 0.0 { if sum > best { more / (sum - best) } else { 0.0 } } else { more / best }
 }
 
-/// Balia with and without the loss-aware rule in a cell, over the same links (seed 003, IV.C).
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct BaliaResult {
-    /// As in [`CellResult`].
-    pub(crate) number: usize,
-    pub(crate) cell: Cell,
-    pub(crate) seconds: f64,
-    /// Goodput of balia: all paths, always.
-    pub(crate) balia_bps: f64,
-    /// The same with the rule and the seed's thresholds.
-    pub(crate) balia_la_bps: f64,
-    pub(crate) violations: Vec<String>,
-}
-
-impl BaliaResult {
-    /// What the rule gains, percent.
-    pub(crate) fn gain(&self) -> f64 {
-        (self.balia_la_bps / self.balia_bps.max(1.0) - 1.0) * 100.0
-    }
-}
-
-/// All cells in order.
-pub(crate) fn cells() -> Vec<Cell> {
-    let networks = networks();
-    let [first, second] = networks.as_slice() else { return Vec::new() };
-    let mut cells = Vec::new();
-    for a in &first.bandwidths_mbps {
-        for b in &second.bandwidths_mbps {
-            let bandwidths_mbps = [*a, *b];
-            cells.push(Cell { lossy: String::new(), loss_percent: 0.0, bandwidths_mbps });
-            for network in [first, second] {
-                for loss in &network.losses_percent {
-                    let (lossy, loss_percent) = (network.name.clone(), *loss);
-                    cells.push(Cell { lossy, loss_percent, bandwidths_mbps });
-                }
-            }
-        }
-    }
-    cells
-}
-
-/// A number of 0..1 that follows from the arguments (SplitMix64).
-fn share(number: usize, purpose: u64) -> f64 {
-    let mut z = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(purpose << 7);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-}
-
-fn links(cell: &Cell, number: usize) -> Vec<(LinkConfig, LinkConfig)> {
-    let networks = networks();
-    let of = |(index, network): (usize, &Network)| {
-        let range = share(number, index as u64) * network.jitter_range_ms;
-        let lossy = network.name == cell.lossy;
-        let config = LinkConfig {
-            rate: Some((cell.bandwidths_mbps[index] * 1e6) as u64),
-            queue: QueueLimit::Packets(100),
-            delay: Duration::from_secs_f64(network.delay_ms / 1e3),
-            jitter: Duration::from_secs_f64(range / 4.0 / 1e3),
-            in_order: true,
-            loss: if lossy { Loss::Random(cell.loss_percent / 100.0) } else { Loss::None },
-            ..LinkConfig::default()
-        };
-        (config.clone(), config)
-    };
-    networks.iter().enumerate().map(of).collect()
-}
-
-fn run_balia_cell(cell: &Cell, number: usize, seconds: u64) -> BaliaResult {
-    let from = 3 * SECOND;
-    let scenario = Scenario {
+/// The scenario of a cell: `seconds` count.
+fn scenario(cell: &Cell, number: usize, seconds: u64) -> Scenario {
+    Scenario {
         paths: links(cell, number),
         sender: TcpControl::CUBIC.into(),
-        duration: from + seconds * SECOND,
-        from,
+        duration: START + seconds * SECOND,
+        from: START,
         seed: number as u64,
-    };
-    let run = |policy| {
-        let loss = LossRule { policy, thresholds: THRESHOLDS };
-        let (scheduler, congestion_control) =
-            (SchedulerKind::default(), CongestionControlKind::Balia);
-        measure(&scenario, Subject::Mpip { scheduler, congestion_control, loss })
-    };
-    let (without, with) = (run(LossPolicy::Off), run(LossPolicy::Threshold));
-    BaliaResult {
-        number,
-        cell: cell.clone(),
-        seconds: seconds as f64,
-        balia_bps: without.goodput,
-        balia_la_bps: with.goodput,
-        violations: without.violations.into_iter().chain(with.violations).collect(),
     }
 }
 
-fn run_cell(cell: &Cell, number: usize, seconds: u64) -> CellResult {
-    let paths = links(cell, number);
+/// What is measured in a run of a cell, and the invariants that it violates.
+fn run_cell(cell: &Cell, number: usize, seconds: u64) -> (Rates, Vec<String>) {
+    let scenario = scenario(cell, number, seconds);
+    let paths = &scenario.paths;
     let alone = |index: usize| limit(&paths[index..=index]).unwrap_or(0.0);
-    let (limit_bps, alone_bps) = (limit(&paths).unwrap_or(0.0), [alone(0), alone(1)]);
-    let from = 3 * SECOND;
-    let duration = from + seconds * SECOND;
-    let scenario =
-        Scenario { paths, sender: TcpControl::CUBIC.into(), duration, from, seed: number as u64 };
+    let (limit_bps, alone_bps) = (limit(paths).unwrap_or(0.0), [alone(0), alone(1)]);
     let found = measure(&scenario, Subject::MPIP);
     let tcp = |path: usize| {
+        let counted = match cell.lossy_link() {
+            Some(lossy) if lossy == path => seconds.div_ceil(TCP_RUNS).max(SHORTEST),
+            // Without loss, TCP is as fast at any time.
+            _ => SHORTEST,
+        };
+        let duration = START + counted * SECOND;
         let runs = (0..TCP_RUNS).map(|run| {
             let seed = number as u64 + (run << 32);
-            measure(&Scenario { seed, ..scenario.clone() }, Subject::Path(path)).goodput
+            let scenario = Scenario { seed, duration, ..scenario.clone() };
+            measure(&scenario, Subject::Path(path)).goodput
         });
         runs.fold(0.0, f64::max)
     };
-    CellResult {
-        number,
-        cell: cell.clone(),
-        seconds: seconds as f64,
+    let rates = Rates {
         goodput_bps: found.goodput,
         limit_bps,
         alone_bps,
         tcp_bps: [tcp(0), tcp(1)],
         longest_pause_ms: found.longest_pause.as_secs_f64() * 1e3,
-        violations: found.violations,
-    }
+    };
+    (rates, found.violations)
 }
 
-fn read_file<R: DeserializeOwned>(path: &Path) -> io::Result<Vec<R>> {
+/// The results in a file, the latest of each number; none where there is no file.
+fn read_file<M: DeserializeOwned>(path: &Path) -> io::Result<Vec<Run<M>>> {
     if !path.exists() {
         return Ok(Vec::new());
     }
     let lines = BufReader::new(File::open(path)?).lines();
     // An interrupted run may leave an incomplete line.
-    Ok(lines.map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok()).collect())
+    let results = lines.map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok());
+    let latest: BTreeMap<usize, Run<M>> = results.map(|run: Run<M>| (run.number, run)).collect();
+    Ok(latest.into_values().collect())
 }
 
 /// The results in a directory; none where there is no file.
@@ -259,108 +164,60 @@ pub(crate) fn read(directory: &Path) -> io::Result<Vec<CellResult>> {
     read_file(&directory.join(FILE))
 }
 
-/// The results with balia in a directory; none where there is no file.
-pub(crate) fn read_balia(directory: &Path) -> io::Result<Vec<BaliaResult>> {
-    read_file(&directory.join(BALIA_FILE))
-}
-
-/// Runs balia with and without the loss-aware rule in all cells in which a link loses packets, as
-/// far as there is no result yet.
-pub(crate) fn run_balia(directory: &Path, repetitions: usize, seconds: u64) -> io::Result<()> {
-    let cells = cells();
-    let done: BTreeSet<usize> = read_balia(directory)?.iter().map(|it| it.number).collect();
-    let all = (0..cells.len() * repetitions).filter(|number| !done.contains(number));
-    let todo: Vec<usize> =
-        all.filter(|number| !cells[number % cells.len()].lossy.is_empty()).collect();
-    run_all(directory, BALIA_FILE, &todo, |number| {
-        run_balia_cell(&cells[number % cells.len()], number, seconds)
-    })
-}
-
-/// A line for each loss: how much balia carries with the rule and without it.
-pub(crate) fn balia_table(results: &[BaliaResult]) -> String {
-    let mut rows = vec![
-        ["lossy", "loss", "cells", "balia Mbit/s", "balia-la Mbit/s", "gain, median", "better"]
-            .map(str::to_owned),
-    ];
-    let mut seen: Vec<(&str, f64)> = Vec::new();
-    for result in results {
-        let of = (result.cell.lossy.as_str(), result.cell.loss_percent);
-        if seen.contains(&of) {
-            continue;
-        }
-        seen.push(of);
-    }
-    seen.sort_by(|a, b| a.0.cmp(b.0).then(a.1.total_cmp(&b.1)));
-    for (lossy, loss) in seen {
-        let of = |it: &&BaliaResult| it.cell.lossy == lossy && it.cell.loss_percent == loss;
-        let valid = |it: &&BaliaResult| of(it) && it.violations.is_empty();
-        let cells: Vec<&BaliaResult> = results.iter().filter(valid).collect();
-        let mean = |value: fn(&BaliaResult) -> f64| {
-            let sum: f64 = cells.iter().map(|it| value(it)).sum();
-            format!("{:.2}", sum / cells.len().max(1) as f64 / 1e6)
-        };
-        let gains: Vec<f64> = cells.iter().map(|it| it.gain()).collect();
-        let better = gains.iter().filter(|gain| **gain > 0.0).count();
-        rows.push([
-            lossy.to_owned(),
-            format!("{loss} %"),
-            cells.len().to_string(),
-            mean(|it| it.balia_bps),
-            mean(|it| it.balia_la_bps),
-            format!("{:+.1} %", if gains.is_empty() { 0.0 } else { median(&gains) }),
-            better.to_string(),
-        ]);
-    }
-    columns::aligned(&rows)
-}
-
-/// Runs the repetitions of all cells that have no result yet, on all processors.
-pub(crate) fn run(directory: &Path, repetitions: usize, seconds: u64) -> io::Result<()> {
-    let all: Vec<usize> = (0..cells().len() * repetitions).collect();
-    run_numbers(directory, &all, seconds)
-}
-
-/// The numbers of `count` cells, spread evenly over bandwidths and losses.
-pub(crate) fn sample(count: usize) -> Vec<usize> {
-    let cells = cells().len();
-    let count = count.min(cells);
-    (0..count).map(|index| index * cells / count.max(1)).collect()
-}
-
-/// Estimated processor time of a run.
-const COST: Duration = Duration::from_millis(2_400);
-
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Estimated time for the runs with these numbers that have no result yet.
-pub(crate) fn expected(directory: &Path, numbers: &[usize]) -> io::Result<Duration> {
-    let done: BTreeSet<usize> = read(directory)?.iter().map(|result| result.number).collect();
-    let left = numbers.iter().filter(|number| !done.contains(number)).count();
-    Ok(COST * left as u32 / workers() as u32)
+/// What to run: cells and their repetitions by number, each for at most `longest` seconds.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) numbers: Vec<usize>,
+    pub(crate) longest: u64,
 }
 
-/// Runs the repetitions of cells with these numbers that have no result yet.
-pub(crate) fn run_numbers(directory: &Path, numbers: &[usize], seconds: u64) -> io::Result<()> {
-    std::fs::create_dir_all(directory)?;
-    let done: BTreeSet<usize> = read(directory)?.iter().map(|result| result.number).collect();
-    let cells = cells();
-    let todo: Vec<usize> =
-        numbers.iter().copied().filter(|number| !done.contains(number)).collect();
-    eprintln!("factorial of {} cells: {} runs, {} to do", cells.len(), numbers.len(), todo.len());
-    run_all(directory, FILE, &todo, |number| {
-        run_cell(&cells[number % cells.len()], number, seconds)
-    })
+impl Plan {
+    /// The numbers without a result of the same duration, with their cells and durations.
+    fn left<M>(&self, results: &[Run<M>]) -> Vec<(usize, Cell, u64)> {
+        let cells = cells();
+        let done: BTreeMap<usize, f64> = results.iter().map(|r| (r.number, r.seconds)).collect();
+        let with_cell = self.numbers.iter().map(|number| {
+            let cell = cells[number % cells.len()].clone();
+            let seconds = cell.seconds(self.longest);
+            (*number, cell, seconds)
+        });
+        with_cell
+            .filter(|(number, _, seconds)| done.get(number) != Some(&(*seconds as f64)))
+            .collect()
+    }
+
+    /// Estimated time for the runs that have no result yet.
+    pub(crate) fn expected(&self, directory: &Path) -> io::Result<Duration> {
+        let cost = |(_, cell, seconds): (usize, Cell, u64)| {
+            let both: f64 = cell.bandwidths_mbps.iter().sum();
+            let lossy = cell.lossy_link().map_or(0.0, |link| cell.bandwidths_mbps[link]);
+            let start = (START / SECOND) as f64;
+            let tcp = TCP_RUNS as f64 * (SHORTEST as f64 + start) * both + seconds as f64 * lossy;
+            COST.mul_f64((seconds as f64 + start) * both + tcp / 2.0)
+        };
+        let total: Duration = self.left(&read(directory)?).into_iter().map(cost).sum();
+        Ok(total / workers() as u32)
+    }
+
+    /// Runs what has no result yet, on all processors.
+    pub(crate) fn run(&self, directory: &Path) -> io::Result<()> {
+        let left = self.left(&read(directory)?);
+        let (all, minutes) = (self.numbers.len(), self.expected(directory)?.as_secs().div_ceil(60));
+        eprintln!("factorial: {all} runs, {} to do, about {minutes} min", left.len());
+        run_all(directory, FILE, &left, run_cell)
+    }
 }
 
 /// Runs `one` for each number on all processors, and appends what it returns to a file.
-fn run_all<R: Serialize>(
+fn run_all<M: Serialize>(
     directory: &Path,
     file: &str,
-    todo: &[usize],
-    one: impl Fn(usize) -> R + Sync,
+    todo: &[(usize, Cell, u64)],
+    one: impl Fn(&Cell, usize, u64) -> (M, Vec<String>) + Sync,
 ) -> io::Result<()> {
     if todo.is_empty() {
         return Ok(());
@@ -370,13 +227,22 @@ fn run_all<R: Serialize>(
     let file = Mutex::new(file);
     let next = AtomicUsize::new(0);
     let workers = workers();
+    let commit = Environment::here().commit;
     let work = Work::new("factorial", todo.len());
     std::thread::scope(|scope| {
         let worker = || -> io::Result<()> {
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
-                let Some(number) = todo.get(index).copied() else { return Ok(()) };
-                let mut line = serde_json::to_string(&one(number))?;
+                let Some((number, cell, seconds)) = todo.get(index) else { return Ok(()) };
+                let (measured, violations) = one(cell, *number, *seconds);
+                let mut line = serde_json::to_string(&Run {
+                    number: *number,
+                    cell: cell.clone(),
+                    seconds: *seconds as f64,
+                    measured,
+                    violations,
+                    origin: Origin { commit: commit.clone(), time: unix_time() },
+                })?;
                 line.push('\n');
                 let mut file = file.lock().map_err(|_| io::Error::other("a worker panicked"))?;
                 file.write_all(line.as_bytes())?;
@@ -392,100 +258,4 @@ fn run_all<R: Serialize>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_design_has_every_combination_once() {
-        let cells = cells();
-        assert_eq!(cells.len(), 25 * (2 * 6 + 1));
-        let wifi = |cell: &&Cell| cell.lossy == "wifi" && cell.loss_percent == 0.01;
-        assert_eq!(cells.iter().filter(wifi).count(), 25);
-        for (index, cell) in cells.iter().enumerate() {
-            assert!(!cells[..index].contains(cell), "{cell:?} twice");
-        }
-    }
-
-    #[test]
-    fn the_benefit_is_that_of_the_seed() {
-        assert_eq!(benefit(20.0, &[10.0, 10.0]), 1.0);
-        assert_eq!(benefit(10.0, &[10.0, 10.0]), 0.0);
-        assert_eq!(benefit(5.0, &[10.0, 10.0]), -0.5);
-        assert_eq!(benefit(14.0, &[10.0, 8.0]), 0.5);
-        assert_eq!(benefit(0.0, &[0.0, 0.0]), 0.0);
-    }
-
-    #[test]
-    fn a_sample_has_every_loss_on_either_link() {
-        let cells = cells();
-        let sample = sample(65);
-        assert_eq!(sample.len(), 65);
-        for network in ["wifi", "lte"] {
-            let mut losses: Vec<f64> = sample
-                .iter()
-                .map(|number| &cells[*number])
-                .filter(|cell| cell.lossy == network)
-                .map(|cell| cell.loss_percent)
-                .collect();
-            losses.sort_by(f64::total_cmp);
-            losses.dedup();
-            assert_eq!(losses.len(), 6, "{network}");
-        }
-    }
-
-    #[test]
-    fn only_the_lossy_link_loses_and_jitter_is_drawn_for_each_run() {
-        let cell =
-            Cell { lossy: "lte".to_owned(), loss_percent: 1.0, bandwidths_mbps: [10.0, 50.0] };
-        let (a, b) = (links(&cell, 1), links(&cell, 2));
-        assert_eq!((a[0].0.loss, a[1].0.loss), (Loss::None, Loss::Random(0.01)));
-        assert_eq!((a[0].0.rate, a[1].0.rate), (Some(10_000_000), Some(50_000_000)));
-        assert_ne!(a[1].0.jitter, b[1].0.jitter);
-        assert!(a[1].0.jitter <= Duration::from_micros(8_750));
-        assert_eq!(a, links(&cell, 1));
-    }
-
-    #[test]
-    fn the_rule_of_the_seed_gains_nothing_or_something_and_is_summed_up_by_loss() {
-        let result = |number, lossy: &str, loss_percent, balia_bps, balia_la_bps| BaliaResult {
-            number,
-            cell: Cell { lossy: lossy.to_owned(), loss_percent, bandwidths_mbps: [10.0, 10.0] },
-            seconds: 10.0,
-            balia_bps,
-            balia_la_bps,
-            violations: Vec::new(),
-        };
-        let results = [
-            result(1, "wifi", 10.0, 10e6, 12e6),
-            result(2, "wifi", 1.0, 20e6, 10e6),
-            result(3, "wifi", 10.0, 20e6, 20e6),
-        ];
-        assert!((results[0].gain() - 20.0).abs() < 1e-9);
-        let table = balia_table(&results);
-        let rows: Vec<Vec<&str>> =
-            table.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(rows[1], ["wifi", "1", "%", "1", "20.00", "10.00", "-50.0", "%", "0"]);
-        assert_eq!(rows[2], ["wifi", "10", "%", "2", "15.00", "16.00", "+10.0", "%", "1"]);
-    }
-
-    #[test]
-    fn a_cell_runs_with_balia_and_the_rule_of_the_seed() {
-        let cell =
-            Cell { lossy: "wifi".to_owned(), loss_percent: 10.0, bandwidths_mbps: [10.0, 10.0] };
-        let result = run_balia_cell(&cell, 7, 2);
-        assert!(result.violations.is_empty(), "{result:?}");
-        assert!(result.balia_bps > 1e6 && result.balia_la_bps > 1e6, "{result:?}");
-    }
-
-    #[test]
-    fn a_cell_runs_and_repeats() {
-        let cell =
-            Cell { lossy: "wifi".to_owned(), loss_percent: 0.1, bandwidths_mbps: [10.0, 10.0] };
-        let first = run_cell(&cell, 7, 2);
-        // Packets held for reordering at the start of the count may be delivered within it.
-        assert!(first.goodput_bps > 0.0 && first.goodput_bps <= first.limit_bps * 1.1, "{first:?}");
-        assert!(first.tcp_bps.iter().all(|tcp| *tcp > 0.0), "{first:?}");
-        assert!(first.benefit() >= first.strict_benefit().min(1.0), "{first:?}");
-        assert_eq!(first.goodput_bps, run_cell(&cell, 7, 2).goodput_bps);
-    }
-}
+pub(crate) mod tests;

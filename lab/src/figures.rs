@@ -5,7 +5,7 @@
 
 use std::io;
 
-use crate::factorial;
+use crate::factorial::{self, Plan};
 use crate::measured::Measured;
 use crate::run::{self, Options};
 use crate::scenarios::{self, Loaded};
@@ -168,8 +168,8 @@ pub(crate) fn run(wanted: &Wanted, options: &Options) -> io::Result<()> {
         }
         let runs = run::in_namespaces(&scenarios, options)?.results;
         if with_factorial {
-            let sample = factorial::sample(wanted.cells);
-            factorial::run_numbers(&options.directory, &sample, factorial::SECONDS)?;
+            let numbers = factorial::sample(wanted.cells);
+            Plan { numbers, longest: factorial::LONGEST }.run(&options.directory)?;
         }
         runs
     };

@@ -34,6 +34,7 @@ mod demo;
 mod document;
 mod emulator;
 mod environment;
+mod estimates;
 mod factorial;
 mod figures;
 mod floor;
@@ -213,15 +214,22 @@ enum Command {
         #[arg(long)]
         allow_busy: bool,
     },
-    /// Runs the factorial of loss-aware MPTCP (seed 003) in the simulator; `report` shows it. Can
-    /// be interrupted and resumed.
+    /// Runs the factorial of loss-aware MPTCP (seed 003) in the simulator; `report` shows it. A run
+    /// lasts until 20 losses are expected. Can be interrupted and resumed.
     Factorial {
-        /// Repetitions of each of the 325 cells.
-        #[arg(long, default_value_t = 2)]
+        /// Repetitions of each cell.
+        #[arg(long, default_value_t = 1)]
         repetitions: usize,
-        /// Duration of each run in seconds of virtual time, after a warm-up of 3 s.
-        #[arg(long, default_value_t = factorial::SECONDS)]
-        seconds: u64,
+        /// Longest duration of a run in seconds of virtual time, after 3 s of start. The seed's
+        /// longest is 12000.
+        #[arg(
+            long, value_name = "SECONDS", default_value_t = factorial::LONGEST,
+            value_parser = clap::value_parser!(u64).range(1..=factorial::PUBLISHED_LONGEST)
+        )]
+        longest: u64,
+        /// Runs only the cells with these losses, in percent, separated by commas; 0 is no loss.
+        #[arg(long, value_name = "PERCENT", value_delimiter = ',')]
+        loss: Vec<f64>,
         /// Runs balia instead, with and without the seed's loss-aware rule, in the 300 cells with
         /// loss, and prints what the rule gains.
         #[arg(long)]
@@ -377,14 +385,17 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
             report::write(&directory)?;
             println!("{}", directory.join("report.html").display());
         }
-        Command::Factorial { repetitions, seconds, balia: true, out } => {
-            factorial::run_balia(&out, repetitions, seconds)?;
-            print!("{}", factorial::balia_table(&factorial::read_balia(&out)?));
-        }
-        Command::Factorial { repetitions, seconds, balia: false, out } => {
-            factorial::run(&out, repetitions, seconds)?;
-            report::write(&out)?;
-            println!("{}", out.join("report.html").display());
+        Command::Factorial { repetitions, longest, loss, balia, out } => {
+            let plan =
+                factorial::Plan { numbers: factorial::numbers(repetitions, &loss)?, longest };
+            if balia {
+                factorial::balia::run(&out, &plan)?;
+                print!("{}", factorial::balia::table(&factorial::balia::read(&out)?));
+            } else {
+                plan.run(&out)?;
+                report::write(&out)?;
+                println!("{}", out.join("report.html").display());
+            }
         }
         Command::Figures {
             cases,

@@ -1,6 +1,7 @@
 //! What was measured, for the tables of targets and of the papers to look up.
 
-use crate::factorial::{BaliaResult, CellResult};
+use crate::factorial::CellResult;
+use crate::factorial::balia::BaliaResult;
 use crate::links::DirectionRecord;
 use crate::published::{Published, published};
 use crate::results::RunResult;

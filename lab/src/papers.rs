@@ -3,23 +3,25 @@
 //! Ours are those of a directory with results, or the ones that were kept in `data/measured.csv`.
 //! The tables in `docs/papers.md` are made from these.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::clock::unix_time;
 use crate::columns;
 use crate::document;
 use crate::environment::Environment;
-use crate::factorial;
+use crate::factorial::balia::BaliaResult;
+use crate::factorial::{self, Cell, CellResult, Origin};
 use crate::measured::{Measured, fill};
 use crate::published::{Measure, Published, published};
 use crate::report::plot::label;
-use crate::results::{RunResult, Store};
+use crate::results::{RunResult, Store, known};
 use crate::run::NETEM;
-use crate::statistics::{jain, median};
+use crate::scenarios::{self, hash};
+use crate::statistics::{jain, mean, median};
 use crate::summary::Summary;
 
 /// The tables are behind this line.
@@ -157,6 +159,11 @@ fn in_host_mode(system: &str) -> Option<String> {
     (variant.is_empty() || variant.starts_with(' ')).then(|| format!("mpip host{variant}"))
 }
 
+/// The name of `system` in results of the simulator.
+fn simulated(system: &str) -> String {
+    format!("{system} (sim)")
+}
+
 impl Measured {
     /// Our figure for `figure`, by `system`; `None` if it was not measured.
     fn figure(&self, figure: &Published, system: &str) -> Option<f64> {
@@ -183,55 +190,100 @@ impl Measured {
                 Some(summary()?.cpu_seconds_per_gbit? / one)
             }
             Measure::Benefit => {
-                let cells = self.cells.iter().filter(|result| {
-                    let cell = &result.cell;
-                    let part = format!("{} {}", cell.lossy, cell.loss_percent);
-                    result.violations.is_empty() && part == figure.part
-                });
-                let benefits: Vec<f64> = cells.map(factorial::CellResult::benefit).collect();
+                let benefits: Vec<f64> =
+                    self.cells(figure).map(|it| it.measured.benefit()).collect();
                 (!benefits.is_empty()).then(|| median(&benefits))
             }
             Measure::OverBalia => {
-                let cells = self.balia.iter().filter(|result| {
-                    let cell = &result.cell;
-                    let part = format!("{} {}", cell.lossy, cell.loss_percent);
-                    result.violations.is_empty() && part == figure.part
-                });
-                let gains: Vec<f64> = cells.map(factorial::BaliaResult::gain).collect();
+                let gains: Vec<f64> = self.balia(figure).map(|it| it.measured.gain()).collect();
                 (!gains.is_empty()).then(|| median(&gains))
             }
-            Measure::Queue => self.median(scenario, &format!("{system} (sim)"), |run| {
-                let samples = &run.estimates.first()?.queuing_ms;
+            Measure::Queue => self.median(scenario, &simulated(system), |run| {
+                let estimate = run.estimates.first()?;
+                let samples = known(&estimate.queuing_ms);
                 // The last hundredth, so that one packet does not decide.
                 let last = samples.get(samples.len() - samples.len().div_ceil(100)..)?;
                 (!last.is_empty()).then(|| median(last))
             }),
+            Measure::Queuing => self.median(scenario, system, |run| {
+                let path = run.estimates.iter().find(|it| it.path == figure.part)?;
+                let samples = known(&path.queuing_ms);
+                (!samples.is_empty()).then(|| mean(&samples))
+            }),
+            Measure::LeastShare => self.median(scenario, system, |run| least_share(&run.status)),
         }
     }
 
-    /// Our figures, of those in `figures` that were measured. The factorial is taken to be of
-    /// `commit`.
-    fn ours(&self, figures: &[Published], commit: &str) -> Vec<Ours> {
+    /// The valid cells of the factorial that `figure` is about.
+    fn cells<'a>(&'a self, figure: &'a Published) -> impl Iterator<Item = &'a CellResult> {
+        self.cells.iter().filter(|it| it.violations.is_empty() && is_of(&it.cell, figure))
+    }
+
+    /// The same with balia.
+    fn balia<'a>(&'a self, figure: &'a Published) -> impl Iterator<Item = &'a BaliaResult> {
+        self.balia.iter().filter(|it| it.violations.is_empty() && is_of(&it.cell, figure))
+    }
+
+    /// When and with which commit each run behind `figure` was made.
+    fn origins(&self, figure: &Published) -> Vec<Origin> {
+        match figure.measure {
+            Measure::Benefit => self.cells(figure).map(|cell| cell.origin.clone()).collect(),
+            Measure::OverBalia => self.balia(figure).map(|cell| cell.origin.clone()).collect(),
+            _ => {
+                let system = match figure.measure {
+                    Measure::Queue => simulated(&figure.system),
+                    _ => figure.system.clone(),
+                };
+                let runs = self.runs(&figure.scenario, &system).into_iter();
+                let origin = |run: &RunResult| Origin {
+                    commit: run.environment.commit.clone(),
+                    time: run.time,
+                };
+                runs.map(origin).collect()
+            }
+        }
+    }
+
+    /// Our figures, of those in `figures` that were measured.
+    fn ours(&self, figures: &[Published]) -> Vec<Ours> {
         let one = |figure: &Published| {
             let value = self.figure(figure, &figure.system)?;
             // The factorial is the engine's, whose ends are not addresses of hosts.
             let host = in_host_mode(&figure.system).filter(|_| figure.scenario != FACTORIAL);
-            let runs: Vec<&RunResult> = match figure.scenario.as_str() {
-                FACTORIAL => Vec::new(),
-                scenario => self.runs(scenario, &figure.system),
-            };
-            let latest = runs.iter().max_by_key(|run| run.time);
+            let origins = self.origins(figure);
+            let latest = origins.iter().max_by_key(|origin| origin.time);
             Some(Ours {
                 id: figure.id.clone(),
                 value,
                 host: host.and_then(|system| self.figure(figure, &system)),
-                repetitions: runs.len().max(1),
-                commit: latest.map_or(commit, |run| &run.environment.commit).to_owned(),
-                date: day(latest.map_or_else(unix_time, |run| run.time)),
+                repetitions: origins.len().max(1),
+                commit: latest.map_or_else(String::new, |origin| origin.commit.clone()),
+                date: day(latest.map_or(0, |origin| origin.time)),
             })
         };
         figures.iter().filter_map(one).collect()
     }
+}
+
+/// The share of what the client sent that its least used path carried, percent, by its `status` at
+/// the end of a run.
+fn least_share(status: &serde_json::Value) -> Option<f64> {
+    let daemons = status.as_object()?.values();
+    let paths = |daemon: &serde_json::Value| -> Option<Vec<f64>> {
+        let paths = daemon.pointer("/peers/0/paths")?.as_array()?;
+        Some(paths.iter().filter_map(|path| path.get("carried_bytes")?.as_f64()).collect())
+    };
+    // The client sends far more than the server.
+    let sent = daemons
+        .filter_map(paths)
+        .max_by(|a, b| a.iter().sum::<f64>().total_cmp(&b.iter().sum()))?;
+    let least = sent.iter().copied().reduce(f64::min)?;
+    Some(least / sent.iter().sum::<f64>().max(1.0) * 100.0)
+}
+
+/// Whether `figure` is about the loss of `cell`.
+fn is_of(cell: &Cell, figure: &Published) -> bool {
+    format!("{} {}", cell.lossy, cell.loss_percent) == figure.part
 }
 
 /// The day of a time in seconds since 1970, UTC.
@@ -247,7 +299,7 @@ fn load(directory: &Path) -> io::Result<Measured> {
     }
     let runs = Store::open(directory)?.results().to_vec();
     let cells = factorial::read(directory)?;
-    let balia = factorial::read_balia(directory)?;
+    let balia = factorial::balia::read(directory)?;
     if runs.is_empty() && cells.is_empty() && balia.is_empty() {
         let message = format!("--results: there are no results in {}", directory.display());
         return Err(io::Error::other(message));
@@ -372,8 +424,67 @@ fn write(new: Vec<Ours>) -> io::Result<()> {
     let order = published();
     ours.sort_by_key(|ours| order.iter().position(|figure| figure.id == ours.id));
     let lines: Vec<String> = ours.iter().map(Ours::line).collect();
-    std::fs::write(KEPT_FILE, format!("{HEADING}\n{}\n", lines.join("\n")))?;
+    let text = format!("{HEADING}\n{}\n", lines.join("\n"));
+    std::fs::write(KEPT_FILE, &text)?;
+    // What is kept is rounded, and so are the ratios.
+    let ours = kept(&text).map_err(io::Error::other)?;
     document::update(Path::new(DOCUMENT), BEGIN, &markdown(&order, &ours))
+}
+
+/// What is said where a directory with results has none of `figures`.
+fn none_of(directory: &Path, figures: &[Published]) -> String {
+    let directory = directory.display();
+    let mut text = format!("--results: {directory} has no result of ");
+    text += match figures {
+        [one] => &one.id,
+        _ => "these figures",
+    };
+    if let Some(first) = figures.first() {
+        let _ = write!(text, "; `{} --out {directory}` measures {}", command(first), first.id);
+    }
+    text
+}
+
+/// Says which figures are of another commit than `commit`; `None` if none is.
+fn of_other_commits(ours: &[Ours], commit: &str) -> Option<String> {
+    let mut commits: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for one in ours.iter().filter(|one| one.commit != commit) {
+        commits.entry(&one.commit).or_default().push(&one.id);
+    }
+    let count: usize = commits.values().map(Vec::len).sum();
+    let all = commits.iter().map(|(commit, ids)| {
+        let commit = if commit.is_empty() { "unknown" } else { commit };
+        format!("{commit}: {}", ids.join(" "))
+    });
+    let all = all.collect::<Vec<_>>().join("; ");
+    let total = ours.len();
+    (count > 0).then(|| {
+        format!("{count} of {total} figures are of another commit than this one, {commit} ({all})")
+    })
+}
+
+/// Says which scenarios of `figures` were run with another text than they have now; `None` if none
+/// was.
+fn of_other_texts(runs: &[RunResult], figures: &[Published]) -> io::Result<Option<String>> {
+    let mut changed: BTreeSet<&str> = BTreeSet::new();
+    for figure in figures.iter().filter(|figure| figure.scenario != FACTORIAL) {
+        let own: Vec<&RunResult> =
+            runs.iter().filter(|run| run.scenario == figure.scenario).collect();
+        if own.is_empty() || changed.contains(figure.scenario.as_str()) {
+            continue;
+        }
+        let now = hash(&scenarios::find(&figure.scenario)?.text);
+        if own.iter().any(|run| run.scenario_hash != now) {
+            changed.insert(&figure.scenario);
+        }
+    }
+    let names: Vec<&str> = changed.into_iter().collect();
+    Ok((!names.is_empty()).then(|| {
+        let names = names.join(" ");
+        format!(
+            "runs of these scenarios were shortened, or the scenario has changed since: {names}"
+        )
+    }))
 }
 
 /// Prints the figures, or keeps them.
@@ -381,12 +492,16 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
     let figures = chosen(published(), &options.figures)?;
     let ours = match &options.results {
         Some(directory) => {
-            let commit = Environment::here().commit;
-            let ours = load(directory)?.ours(&figures, &commit);
-            let others = ours.iter().filter(|ours| ours.commit != commit).count();
-            if others > 0 {
-                eprintln!("{others} of {} figures are of another commit than {commit}", ours.len());
+            let measured = load(directory)?;
+            let ours = measured.ours(&figures);
+            if ours.is_empty() {
+                return Err(io::Error::other(none_of(directory, &figures)));
             }
+            let notes = [
+                of_other_commits(&ours, &Environment::here().commit),
+                of_other_texts(&measured.runs, &figures)?,
+            ];
+            notes.iter().flatten().for_each(|note| eprintln!("{note}"));
             ours
         }
         None => kept(KEPT).map_err(io::Error::other)?,
@@ -400,104 +515,4 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::results::tests::run;
-
-    fn figure(id: &str) -> Published {
-        published().into_iter().find(|figure| figure.id == id).expect(id)
-    }
-
-    #[test]
-    fn a_figure_is_reached_where_tunnel_and_host_mode_both_reach_it() {
-        let no_limit = figure("001-no-limit-mpip");
-        let ours = |host: Option<f64>| {
-            let mut runs = vec![run("mpip-no-limit", "mpip", 0, 180.0)];
-            runs.extend(host.map(|mbps| run("mpip-no-limit", "mpip host", 0, mbps)));
-            Measured::of(runs).ours(std::slice::from_ref(&no_limit), "")
-        };
-        for (host, verdict) in [
-            (None, Verdict::Reached),
-            (Some(175.0), Verdict::Reached),
-            (Some(171.0), Verdict::NotReached),
-        ] {
-            let ours = ours(host);
-            let [ours] = &ours[..] else { panic!("{ours:?}") };
-            assert_eq!((ours.value, ours.host), (180.0, host));
-            assert_eq!(Verdict::of(&no_limit, Some(ours)), verdict, "{host:?}");
-        }
-        assert_eq!(Verdict::of(&no_limit, None), Verdict::NotMeasured);
-        let text = Verdict::NotMeasured.text(&no_limit);
-        assert_eq!(text, "not measured: `mpip-lab run mpip-no-limit`");
-    }
-
-    #[test]
-    fn others_are_compared_and_never_judged_and_less_time_is_better() {
-        let value = |id: &str, value: f64| {
-            let figure = figure(id);
-            let ours = Ours {
-                id: id.to_owned(),
-                value,
-                host: None,
-                repetitions: 1,
-                commit: String::new(),
-                date: String::new(),
-            };
-            Verdict::of(&figure, Some(&ours))
-        };
-        assert_eq!(value("001-no-limit-mptcp", 1.0), Verdict::Comparison);
-        assert_eq!(value("000-11b-rule", 60.0), Verdict::Reached);
-        assert_eq!(value("000-11b-rule", 83.0), Verdict::NotReached);
-        assert_eq!(value("000-5", 83.0), Verdict::NoNumber);
-        assert_eq!(value("000-4a", 3.0), Verdict::Reached);
-    }
-
-    #[test]
-    fn a_gain_is_over_the_best_path_alone() {
-        let wireless = figure("004-wireless-buffer");
-        let runs = [("tcp a", 10.0), ("tcp b", 8.0), ("mpip", 14.0)]
-            .map(|(system, mbps)| run("mhip-wireless", system, 0, mbps));
-        let measured = Measured::of(runs.into());
-        let gain = measured.figure(&wireless, "mpip").expect("measured");
-        assert!((gain - 40.0).abs() < 1e-9, "{gain}");
-    }
-
-    #[test]
-    fn kept_figures_are_read_as_they_are_written_and_others_are_refused() {
-        let ours = Ours {
-            id: "000-8".to_owned(),
-            value: 0.957,
-            host: Some(0.961),
-            repetitions: 3,
-            commit: "abc".to_owned(),
-            date: day(86_400),
-        };
-        assert_eq!(ours.date, "1970-01-02");
-        assert_eq!(Ours::read(&ours.line()), Ok(ours));
-        for line in ["", "a,b", "a,x,,1,c,d", "a,1,y,1,c,d", "a,1,,z,c,d"] {
-            assert!(Ours::read(line).is_err_and(|error| error.contains("expected id,ours")));
-        }
-    }
-
-    #[test]
-    fn an_unknown_figure_is_refused_with_those_that_exist() {
-        let all = published();
-        let some = chosen(all.clone(), &["003".to_owned(), "000-8".to_owned()]).expect("known");
-        assert!(some.len() > 1 && some.iter().all(|it| it.id == "000-8" || it.seed == "003"));
-        let error = chosen(all, &["005".to_owned()]).expect_err("unknown").to_string();
-        assert!(error.contains("found \"005\"; there are 000-4a, "), "{error}");
-    }
-
-    #[test]
-    fn the_document_has_the_kept_figures() {
-        let ours = kept(KEPT).expect("readable");
-        for ours in &ours {
-            assert!(published().iter().any(|figure| figure.id == ours.id), "{}", ours.id);
-        }
-        let document = include_str!("../../docs/papers.md");
-        let tables = markdown(&published(), &ours);
-        let present = document::updated(document, BEGIN, &tables)
-            .expect("the document has a place for the tables");
-        assert!(document == present, "run `mpip-lab papers --write`");
-    }
-}
+mod tests;

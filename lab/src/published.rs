@@ -31,6 +31,11 @@ pub(crate) enum Measure {
     OverBalia,
     /// Delay in queues at the end, as the sender estimates it, ms; in the simulator.
     Queue,
+    /// Delay in the queues of the path `part`, as the daemon that sends estimates it: mean over the
+    /// run, ms.
+    Queuing,
+    /// What the least used path carries, percent of all.
+    LeastShare,
 }
 
 named!(Measure {
@@ -45,12 +50,14 @@ named!(Measure {
     Benefit = "benefit",
     OverBalia = "% over balia",
     Queue = "ms queued",
+    Queuing = "ms queuing",
+    LeastShare = "% on the least used path",
 });
 
 impl Measure {
     /// Whether less is better.
     pub(crate) fn is_cost(self) -> bool {
-        matches!(self, Self::RoundTrip | Self::Stall | Self::Cpu | Self::Queue)
+        matches!(self, Self::RoundTrip | Self::Stall | Self::Cpu | Self::Queue | Self::Queuing)
     }
 }
 

@@ -201,17 +201,13 @@ fn section(
     }
     goodput_table(html, summaries, published);
     round_trip_table(html, summaries, published);
-    let mut clock_plots = Vec::new();
-    clocks::section(html, runs, &mut clock_plots);
+    clocks::section(html, runs);
     let mut add = |kind: &str, svg: String| {
         let kind: String =
             kind.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
         *html += &svg;
         figures.push(Figure { name: format!("{name}-{kind}"), svg });
     };
-    for (kind, svg) in clock_plots {
-        add(&kind, svg);
-    }
     if summaries.iter().any(|s| s.median_bps > 0.0) {
         add("goodput", goodput_plot(summaries, published));
     }
@@ -222,6 +218,9 @@ fn section(
         }
         if let Some(svg) = queue_plot(run, loaded) {
             add(&format!("{system}-queue"), svg);
+        }
+        if let Some(svg) = estimate_plot(run, loaded) {
+            add(&format!("{system}-estimate"), svg);
         }
     }
     *html += "</section>";
@@ -435,6 +434,23 @@ fn throughput_plot(run: &RunResult, loaded: Option<&Loaded>) -> Option<String> {
         .collect();
     let title = format!("{}: IP packets delivered by each link", run.system);
     (!series.is_empty()).then(|| plot::over_time(&title, "Mbit/s", sample, &series, &marks(loaded)))
+}
+
+/// Queuing delay of each path as the sending end estimates it (seed 000, figure 8(b)).
+fn estimate_plot(run: &RunResult, loaded: Option<&Loaded>) -> Option<String> {
+    let series: Vec<Series> = run
+        .estimates
+        .iter()
+        .map(|estimate| {
+            let samples = estimate.queuing_ms.iter().take(samples(run, loaded));
+            let values = samples.map(|delay| delay.unwrap_or(f64::NAN)).collect();
+            Series { name: estimate.path.clone(), values }
+        })
+        .filter(|series| series.values.iter().any(|value| value.is_finite()))
+        .collect();
+    let title = format!("{}: queuing delay that the sender estimates", run.system);
+    let interval = run.emulator.sample_ms / 1e3;
+    (!series.is_empty()).then(|| plot::over_time(&title, "ms", interval, &series, &marks(loaded)))
 }
 
 /// Queueing delay: what waits, at the rate of the link.

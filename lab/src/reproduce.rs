@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use crate::factorial;
+use crate::factorial::{self, Plan};
 use crate::run::{self, Options};
 use crate::scenarios::{self, Loaded};
 use crate::summary::{self, Summary, summarise};
@@ -14,8 +14,6 @@ use crate::{calibrate, calibration, netns, report};
 pub(crate) const FULL: &str = "full";
 /// The set of scenarios that only the simulator can run.
 const SIMULATED: &str = "sim";
-/// Repetitions of the factorial's cells.
-const REPETITIONS: usize = 2;
 /// Length of each of the calibration's measurements.
 const CALIBRATION: Duration = Duration::from_secs(5);
 
@@ -36,14 +34,12 @@ pub(crate) fn run(set: &str, options: &Options) -> io::Result<Vec<Summary>> {
     }
     std::fs::create_dir_all(&options.directory)?;
     run::announce(&scenarios, options)?;
-    let cells: Vec<usize> = match set {
-        FULL => (0..factorial::cells().len() * REPETITIONS).collect(),
-        _ => Vec::new(),
-    };
+    let numbers = if set == FULL { factorial::numbers(1, &[])? } else { Vec::new() };
+    let cells = Plan { numbers, longest: factorial::LONGEST };
     let simulated = Options { simulated: true, ..options.clone() };
     let virtual_scenarios = if set == FULL { of_set(SIMULATED)? } else { Vec::new() };
     if set == FULL {
-        let time = factorial::expected(&options.directory, &cells)?;
+        let time = cells.expected(&options.directory)?;
         eprintln!(
             "then {} scenarios in the simulator and its factorial, about {} min",
             virtual_scenarios.len(),
@@ -60,7 +56,9 @@ pub(crate) fn run(set: &str, options: &Options) -> io::Result<Vec<Summary>> {
     }
     let mut results = run::in_namespaces(&scenarios, options)?.results;
     results.extend(run::in_namespaces(&virtual_scenarios, &simulated)?.results);
-    factorial::run_numbers(&options.directory, &cells, factorial::SECONDS)?;
+    if set == FULL {
+        cells.run(&options.directory)?;
+    }
     let summaries = summarise(&results);
     let file = options.directory.join(summary::FILE);
     std::fs::write(file, serde_json::to_string_pretty(&summaries)?)?;

@@ -17,15 +17,20 @@ pub(crate) const LATE_BOUND: f64 = 0.01;
 /// A sender's estimates of the delays of a path, sampled as links are.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Estimate {
-    /// Interface of the path.
+    /// The path, by the names of its interfaces: `a→b`.
     pub(crate) path: String,
     /// How much the peer's clock gained on the sender's during the run, in ms.
     #[serde(default)]
     pub(crate) clock_gained_ms: f64,
-    /// One-way delay above its windowed minimum, in ms.
-    pub(crate) queuing_ms: Vec<f64>,
-    /// One-way delay beyond that of the fastest path, in ms.
-    pub(crate) relative_ms: Vec<f64>,
+    /// One-way delay above its windowed minimum, in ms; none while the path does not work.
+    pub(crate) queuing_ms: Vec<Option<f64>>,
+    /// One-way delay beyond that of the fastest path, in ms; none while the path does not work.
+    pub(crate) relative_ms: Vec<Option<f64>>,
+}
+
+/// The samples of an [`Estimate`] at which the path worked.
+pub(crate) fn known(samples: &[Option<f64>]) -> Vec<f64> {
+    samples.iter().flatten().copied().collect()
 }
 
 /// One run of one system in one scenario.
@@ -52,7 +57,7 @@ pub(crate) struct RunResult {
     pub(crate) overrun: u64,
     /// Idle share of the processors' time during the run.
     pub(crate) cpu_idle: f64,
-    /// The sender's estimates of path delays, in runs of the simulator.
+    /// The sender's estimates of path delays, of runs of mpip.
     #[serde(default)]
     pub(crate) estimates: Vec<Estimate>,
     /// The state that the system reported at the end.

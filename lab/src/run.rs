@@ -12,6 +12,7 @@ use crate::calibration;
 use crate::clock::unix_time;
 use crate::command;
 use crate::environment::Environment;
+use crate::estimates::Watch;
 use crate::flow::FlowResult;
 use crate::links::{Record, Setup};
 use crate::netns;
@@ -440,6 +441,7 @@ fn run_one(job: &Job<'_>, environment: &Environment, options: &Options) -> io::R
 
     testbed.start()?;
     let zero = Instant::now();
+    let watch = system.watch(&testbed);
     let before = processor_times();
     let mut actions = actions(scenario);
     let mut started = vec![zero; flows.len()];
@@ -465,6 +467,7 @@ fn run_one(job: &Job<'_>, environment: &Environment, options: &Options) -> io::R
     let end = zero + last.unwrap_or_default();
     std::thread::sleep(end.saturating_duration_since(Instant::now()));
     let after = processor_times();
+    let estimates = watch.map(Watch::finish).unwrap_or_default();
     let status = system.status(&testbed);
     let results: Vec<_> =
         flows.into_iter().zip(started).map(|(flow, started)| flow.finish(started)).collect();
@@ -499,7 +502,7 @@ fn run_one(job: &Job<'_>, environment: &Environment, options: &Options) -> io::R
             emulator: record,
             overrun,
             cpu_idle,
-            estimates: Vec::new(),
+            estimates,
             status,
             invalid,
         },

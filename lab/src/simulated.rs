@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use mpip_core::PathState;
 use mpip_daemon::config::{Known, RuleList, parse_loss_threshold};
 use mpip_link::LinkConfig;
 use mpip_link::scenario::{QuicImplementation, Scenario, System, Traffic, TrafficKind};
@@ -15,6 +16,7 @@ use mpip_sim::packet::protocol;
 use mpip_sim::spec::{self, Action, EngineSpec, FlowSpec, TcpControl, WorldSpec};
 use mpip_sim::world::{Observe, World};
 
+use crate::estimates::path_name;
 use crate::flow::FlowResult;
 use crate::links::{DirectionRecord, Record};
 use crate::results::Estimate;
@@ -339,7 +341,7 @@ pub(crate) fn run(
     let mut samples = Samples::new(scenario, spec.flows.len(), sample);
     let mut world = World::new(spec, Observe::default());
     world.run_until(WARM_UP);
-    samples.begin(&world);
+    samples.begin(scenario, &world);
     for end in (1..=duration / sample).map(|number| WARM_UP + number * sample) {
         world.run_until(end);
         samples.take(&world);
@@ -397,7 +399,7 @@ impl Samples {
         }
     }
 
-    fn begin(&mut self, world: &World) {
+    fn begin(&mut self, scenario: &Scenario, world: &World) {
         let network = world.network();
         self.before = (0..network.links()).map(|link| *network.link_counters(link)).collect();
         let status = world.status(0);
@@ -406,7 +408,8 @@ impl Samples {
         let paths = peer.iter().flat_map(|peer| &peer.paths).filter(|path| path.rtt.is_some());
         for path in paths {
             self.paths.push(path.id);
-            self.estimates.push(Estimate { path: path.interface.clone(), ..Estimate::default() });
+            let name = path_name(scenario, path.local.ip(), path.remote.ip());
+            self.estimates.push(Estimate { path: name, ..Estimate::default() });
         }
     }
 
@@ -437,9 +440,10 @@ impl Samples {
         for path in peer.iter().flat_map(|peer| &peer.paths) {
             let Some(index) = self.paths.iter().position(|id| *id == path.id) else { continue };
             let estimate = &mut self.estimates[index];
-            estimate.queuing_ms.push(path.queuing_delay.as_secs_f64() * 1e3);
-            let relative = path.relative_delay.unwrap_or_default();
-            estimate.relative_ms.push(relative.as_secs_f64() * 1e3);
+            let works = matches!(path.state, PathState::Active | PathState::Standby);
+            let in_ms = |delay: Duration| works.then_some(delay.as_secs_f64() * 1e3);
+            estimate.queuing_ms.push(in_ms(path.queuing_delay));
+            estimate.relative_ms.push(in_ms(path.relative_delay.unwrap_or_default()));
         }
     }
 }

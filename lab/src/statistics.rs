@@ -24,7 +24,7 @@ impl Statistics {
         }
         values.sort_by(f64::total_cmp);
         let count = values.len();
-        let mean = values.iter().sum::<f64>() / count as f64;
+        let mean = mean(values);
         let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / count as f64;
         let rank = |share: f64| values[((share * count as f64) as usize).min(count - 1)];
         let median = if count.is_multiple_of(2) {
@@ -48,6 +48,11 @@ impl Statistics {
 /// The median; 0 for no values.
 pub(crate) fn median(values: &[f64]) -> f64 {
     Statistics::of(&mut values.to_vec()).median
+}
+
+/// The mean; 0 for no values.
+pub(crate) fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
 /// The mean absolute difference of neighbouring values.

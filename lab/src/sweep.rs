@@ -43,7 +43,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 0)]
     first_seed: u64,
     /// Inner senders, separated by commas: cubic, reno, bbr (TCP), quic-cubic, quic-reno,
-    /// quic-bbr; on kernels those of `run` (default: most of them)
+    /// quic-hybrid (as quic-go), quic-bbr; on kernels those of `run` (default: most of them)
     #[arg(long, value_delimiter = ',')]
     senders: Vec<String>,
     /// On kernels instead of in the simulator, in real time, and kernel MPTCP beside; short
@@ -83,15 +83,15 @@ pub(crate) struct Options {
 }
 
 /// Inner senders that are measured by default.
-const SENDERS: [&str; 5] = ["cubic", "reno", "bbr", "quic-cubic", "quic-bbr"];
+const SENDERS: [&str; 6] = ["cubic", "reno", "bbr", "quic-cubic", "quic-hybrid", "quic-bbr"];
 
 impl Options {
     fn senders(&self) -> Vec<String> {
         if !self.senders.is_empty() {
             return self.senders.clone();
         }
-        let usual = if self.kernel { kernel::SENDERS } else { SENDERS };
-        usual.map(str::to_owned).to_vec()
+        let usual: &[&str] = if self.kernel { &kernel::SENDERS } else { &SENDERS };
+        usual.iter().map(|name| (*name).to_owned()).collect()
     }
 
     fn seeds(&self) -> std::ops::Range<u64> {

@@ -13,7 +13,7 @@ fn chromium() -> Option<&'static str> {
 }
 
 /// A directory with results as a run writes them: two systems, one of them in a run that does
-/// not count, each with throughput over time.
+/// not count, each with throughput over time, and mpip with its estimates of four paths.
 fn results(name: &str) -> PathBuf {
     let directory =
         std::env::temp_dir().join(format!("mpip-lab-report-{}-{name}", std::process::id()));
@@ -41,6 +41,10 @@ fn results(name: &str) -> PathBuf {
                 "dropped": vec![0; 200],
             })
         };
+        let estimate = |path: &str| {
+            let delays: Vec<f64> = (0..200).map(|i| f64::from(i % 9)).collect();
+            serde_json::json!({ "path": path, "queuing_ms": delays, "relative_ms": delays })
+        };
         let run = serde_json::json!({
             "scenario": "mhip-05", "scenario_hash": "0", "system": system, "kind": system.split(' ').next(),
             "repetition": repetition, "seed": 1, "time": 0,
@@ -53,6 +57,7 @@ fn results(name: &str) -> PathBuf {
                 "frames": 1, "late": 0, "lateness_us": [1, 2, 3], "refused": 0
             },
             "overrun": 0, "cpu_idle": 0.5, "status": null,
+            "estimates": if system == "mpip" { ["a→a", "a→b", "b→a", "b→b"].map(estimate).to_vec() } else { vec![] },
             "invalid": if invalid.is_empty() { vec![] } else { vec![invalid] },
         });
         text += &run.to_string();
@@ -150,8 +155,8 @@ fn the_browser_draws_every_plot_legibly_in_light_dark_and_print() {
         assert!(page["overflow"].as_f64().expect("a number") <= 0.0, "{scheme}: {page:#}");
         assert!(page["weakest"].as_f64().expect("a number") >= 4.5, "{scheme}: contrast {page:#}");
         let svgs = page["svgs"].as_array().expect("a list");
-        // Goodput, and throughput and queue of two systems.
-        assert_eq!(svgs.len(), 5, "{scheme}");
+        // Goodput, throughput and queue of two systems, estimates of one.
+        assert_eq!(svgs.len(), 6, "{scheme}");
         let boxes = svgs[0]["boxes"].as_array().expect("a list");
         let at: Vec<f64> = boxes.iter().map(|x| x.as_f64().expect("a number")).collect();
         // TCP's 8.5, the upper half of MPTCP's 15.1 to 16.9, mpip's 12 Mbit/s, from the left.
@@ -160,7 +165,9 @@ fn the_browser_draws_every_plot_legibly_in_light_dark_and_print() {
         for svg in &svgs[1..] {
             assert!(svg["width"].as_f64().expect("a number") > 500.0);
             let lines = svg["lines"].as_array().expect("a list");
-            assert_eq!(lines.len(), 2, "{svg:#}");
+            let title = svg["title"].as_str().expect("a text");
+            let expected = if title.contains("that the sender estimates") { 4 } else { 2 };
+            assert_eq!(lines.len(), expected, "{svg:#}");
             assert_ne!(lines[0]["stroke"], lines[1]["stroke"]);
             for line in lines {
                 assert_eq!(line["points"], 200);

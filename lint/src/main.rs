@@ -3,10 +3,12 @@
 //!
 //! - Modules import each other as a tree: no circle ([`circles`]).
 //! - Lines of comments and documentation fit the width that code has ([`width`]).
+//! - Tables of the documents render, and links lead somewhere ([`documents`]).
 //!
 //! Prints each finding with its place, and exits with 1 when there is one.
 
 mod circles;
+mod documents;
 mod graph;
 mod modules;
 mod width;
@@ -45,6 +47,7 @@ fn check(root: &Path, wanted: &[OsString]) -> Result<Vec<String>, String> {
         findings.extend(circles::check(&directory)?);
         findings.extend(width::check(&directory)?);
     }
+    findings.extend(documents::check(root)?);
     Ok(findings)
 }
 

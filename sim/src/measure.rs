@@ -19,8 +19,8 @@ pub enum Sender {
 }
 
 impl Sender {
-    /// The sender with this name: `quic-cubic`, `quic-bbr`, `quic-reno`, or that of a
-    /// [`TcpControl`].
+    /// The sender with this name: `quic-cubic`, `quic-bbr`, `quic-reno`, `quic-hybrid`, or that of
+    /// a [`TcpControl`].
     ///
     /// # Errors
     /// If the name is unknown.
@@ -29,6 +29,7 @@ impl Sender {
             "quic-cubic" => Ok(Self::Quic(QuicControl::Cubic)),
             "quic-bbr" => Ok(Self::Quic(QuicControl::Bbr)),
             "quic-reno" => Ok(Self::Quic(QuicControl::NewReno)),
+            "quic-hybrid" => Ok(Self::Quic(QuicControl::HybridReno)),
             name => TcpControl::from_name(name).map(Self::Tcp),
         }
     }

@@ -24,6 +24,7 @@ use crate::rng::Rng;
 use crate::tcp::Received;
 
 mod clock;
+mod hybrid;
 mod session;
 
 use clock::Clock;
@@ -69,6 +70,8 @@ pub enum QuicControl {
     Cubic,
     /// NewReno, as of RFC 9002.
     NewReno,
+    /// NewReno with a slow start that ends when delay rises, as in `quic-go`.
+    HybridReno,
     /// The first version of BBR, as `quinn` has it: its window alone is used, not its pacing rate.
     /// It takes a random number from the system for the phase of that rate only, so transfers
     /// repeat nevertheless.
@@ -125,6 +128,7 @@ fn transport(control: Option<QuicControl>) -> Arc<TransportConfig> {
     let factory: Arc<dyn ControllerFactory + Send + Sync> = match control {
         None | Some(QuicControl::Cubic) => Arc::new(CubicConfig::default()),
         Some(QuicControl::NewReno) => Arc::new(NewRenoConfig::default()),
+        Some(QuicControl::HybridReno) => Arc::new(hybrid::Factory),
         Some(QuicControl::Bbr) => Arc::new(BbrConfig::default()),
     };
     let mut config = TransportConfig::default();
@@ -554,7 +558,9 @@ mod tests {
 
     #[test]
     fn a_transfer_arrives_whole_and_repeats_with_every_control() {
-        for control in [QuicControl::Cubic, QuicControl::NewReno, QuicControl::Bbr] {
+        let all =
+            [QuicControl::Cubic, QuicControl::NewReno, QuicControl::HybridReno, QuicControl::Bbr];
+        for control in all {
             for lost in [60, u64::MAX] {
                 let seen = transfer(control, 1, lost);
                 assert_eq!(seen, transfer(control, 1, lost), "{control:?}");

@@ -1,11 +1,10 @@
 //! What each group of cases asks, and how far it is reached.
 
 use super::row::Row;
-use crate::factorial::CellResult;
 use crate::measured::{Measured, PER_SECOND, direction, fill};
 use crate::published::Measure;
 use crate::results::RunResult;
-use crate::statistics::jain;
+use crate::statistics::{jain, mean};
 
 fn mbps(bps: f64) -> String {
     format!("{:.2}", bps / 1e6)
@@ -83,10 +82,6 @@ pub(super) fn extra_bytes(measured: &Measured) -> Vec<Row> {
     vec![Row::new("extra bytes of a full packet", "at most 34", reached)]
 }
 
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
-}
-
 /// Seconds until the following second's mean is 0.90 of the limit.
 fn time_to_reach(run: &RunResult) -> Option<f64> {
     let intervals = &run.flows.first()?.intervals_bps;
@@ -144,8 +139,8 @@ pub(super) fn factorial(measured: &Measured) -> Vec<Row> {
     let mut cells: Vec<usize> = valid().map(|result| result.number % all).collect();
     cells.sort_unstable();
     cells.dedup();
-    let benefits: Vec<f64> = valid().map(CellResult::benefit).collect();
-    let worst = valid().min_by(|a, b| a.benefit().total_cmp(&b.benefit()));
+    let benefits: Vec<f64> = valid().map(|result| result.measured.benefit()).collect();
+    let worst = valid().min_by(|a, b| a.measured.benefit().total_cmp(&b.measured.benefit()));
     let reached = worst.map(|worst| {
         let below = benefits.iter().filter(|benefit| **benefit <= 0.0).count();
         let mean = mean(&benefits);
@@ -154,11 +149,11 @@ pub(super) fn factorial(measured: &Measured) -> Vec<Row> {
             "" => "no loss".to_owned(),
             network => format!("{network} {} %", worst.cell.loss_percent),
         };
-        let strict: Vec<f64> = valid().map(CellResult::strict_benefit).collect();
+        let strict: Vec<f64> = valid().map(|result| result.measured.strict_benefit()).collect();
         let text = format!(
             "mean {mean:.3}, least {:.3} ({wifi} and {lte} Mbit/s, {lossy}); {below} of {} runs not \
              above 0; by the links' limits mean {:.3}, least {:.3}; {} of {all} cells",
-            worst.benefit(),
+            worst.measured.benefit(),
             benefits.len(),
             self::mean(&strict),
             strict.iter().copied().fold(f64::INFINITY, f64::min),

@@ -2,18 +2,19 @@
 
 use std::fmt::Write;
 
-use super::plot::{self, Series, escape};
-use crate::results::{Estimate, RunResult};
+use super::plot::escape;
+use crate::results::{RunResult, known};
+use crate::statistics;
 
 /// Mean of a part of the values. `from` and `to` are its ends as shares of the whole.
-fn mean(values: &[f64], from: f64, to: f64) -> f64 {
+fn mean(values: &[Option<f64>], from: f64, to: f64) -> f64 {
     let at = |share: f64| (share * values.len() as f64) as usize;
     let part = &values[at(from)..at(to).max(at(from) + 1).min(values.len())];
-    part.iter().sum::<f64>() / part.len().max(1) as f64
+    statistics::mean(&known(part))
 }
 
-/// A table of the long runs with estimates. Their plots go into `figures`, with names.
-pub(super) fn section(html: &mut String, runs: &[&RunResult], figures: &mut Vec<(String, String)>) {
+/// A table of the long runs with estimates.
+pub(super) fn section(html: &mut String, runs: &[&RunResult]) {
     let runs: Vec<&&RunResult> = runs.iter().filter(|run| shown(run)).collect();
     if runs.is_empty() {
         return;
@@ -21,7 +22,7 @@ pub(super) fn section(html: &mut String, runs: &[&RunResult], figures: &mut Vec<
     *html += "<div class=\"wide\"><table><tr><th>what the sender holds of a path</th>\
               <th>clock gained, ms</th><th>queuing delay, first 24th, ms</th><th>last 24th</th>\
               <th>more than the fastest, first 24th, ms</th><th>last 24th</th></tr>";
-    for run in &runs {
+    for run in runs {
         for estimate in run.estimates.iter().filter(|e| !e.queuing_ms.is_empty()) {
             let (first, last) = ((0.0, 1.0 / 24.0), (23.0 / 24.0, 1.0));
             let _ = write!(
@@ -39,16 +40,6 @@ pub(super) fn section(html: &mut String, runs: &[&RunResult], figures: &mut Vec<
         }
     }
     *html += "</table></div>";
-    for run in runs {
-        let series = |values: fn(&Estimate) -> &[f64]| -> Vec<Series> {
-            let one = |e: &Estimate| Series { name: e.path.clone(), values: values(e).to_vec() };
-            run.estimates.iter().map(one).collect()
-        };
-        let interval = run.emulator.sample_ms / 1e3;
-        let title = format!("{}: queuing delay as the sender estimates it", run.system);
-        let svg = plot::over_time(&title, "ms", interval, &series(|e| &e.queuing_ms), &[]);
-        figures.push((format!("{}-estimate", run.system), svg));
-    }
 }
 
 /// Long runs, in which clocks are the question.

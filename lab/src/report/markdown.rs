@@ -5,12 +5,11 @@ use std::io;
 use std::path::Path;
 
 use super::SYSTEMS;
-use super::benefit::{NETWORKS, groups};
+use super::benefit::{GROUP_COLUMNS, NETWORKS, group_row, groups, whole};
 use super::plot::label;
 use crate::factorial;
 use crate::published::{Measure, Published, published};
 use crate::results::Store;
-use crate::statistics::median;
 use crate::summary::{Summary, summarise};
 
 /// All tables.
@@ -152,22 +151,20 @@ fn cells(results: &[factorial::CellResult]) -> String {
     if results.is_empty() {
         return String::new();
     }
-    let mut text = String::from(
-        "\n| lossy link | loss, % | runs | median benefit | least | below 0 | median ratio to the \
-         limit |\n|---|---|---|---|---|---|---|\n",
-    );
+    let mut rows: Vec<Vec<String>> = vec![GROUP_COLUMNS.map(str::to_owned).into()];
     for (lossy, network) in NETWORKS {
-        for group in groups(results, lossy) {
-            let _ = writeln!(
-                text,
-                "| {network} | {} | {} | {:.3} | {:.3} | {} | {:.3} |",
-                label(group.loss),
-                group.benefits.len(),
-                median(&group.benefits),
-                group.least(),
-                group.below(),
-                median(&group.ratios)
-            );
+        rows.extend(groups(results, lossy).iter().map(|group| group_row(network, group).into()));
+    }
+    table(&rows) + &table(&whole(results))
+}
+
+/// Rows as a table, the first of them its head.
+fn table(rows: &[Vec<String>]) -> String {
+    let mut text = String::from("\n");
+    for (number, row) in rows.iter().enumerate() {
+        let _ = writeln!(text, "| {} |", row.join(" | "));
+        if number == 0 {
+            let _ = writeln!(text, "|{}", "---|".repeat(row.len()));
         }
     }
     text

@@ -127,7 +127,7 @@ impl Frame {
 /// One line of a plot over time.
 pub(crate) struct Series {
     pub(crate) name: String,
-    /// Values at equal distances.
+    /// Values at equal distances; the line has a gap where one is not finite.
     pub(crate) values: Vec<f64>,
 }
 
@@ -155,21 +155,21 @@ pub(crate) fn over_time(
         frame.line("mark", (x, TOP), (x, frame.height - BOTTOM));
     }
     for (index, one) in series.iter().enumerate() {
-        let points: Vec<String> = one
+        let points: Vec<(f64, f64)> = one
             .values
             .iter()
             .enumerate()
-            .map(|(i, value)| {
-                let (x, y) = (frame.px((i as f64 + 0.5) * interval), frame.py(*value));
-                format!("{x:.1},{y:.1}")
-            })
+            .map(|(i, value)| (frame.px((i as f64 + 0.5) * interval), frame.py(*value)))
             .collect();
-        let _ = write!(
-            frame.svg,
-            "<polyline class=\"line s{}\" points=\"{}\"/>",
-            index % COLOURS + 1,
-            points.join(" ")
-        );
+        for part in points.split(|(_, y)| !y.is_finite()).filter(|part| !part.is_empty()) {
+            let points: Vec<String> = part.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+            let _ = write!(
+                frame.svg,
+                "<polyline class=\"line s{}\" points=\"{}\"/>",
+                index % COLOURS + 1,
+                points.join(" ")
+            );
+        }
     }
     frame.finish()
 }

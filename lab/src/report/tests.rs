@@ -1,4 +1,5 @@
 use super::*;
+use crate::results::Estimate;
 use crate::results::tests::run;
 
 #[test]
@@ -21,5 +22,38 @@ fn the_report_shows_published_beside_measured_and_marks_what_does_not_count() {
     );
     let svg = std::fs::read_to_string(directory.join("plots/mhip-05-goodput.svg"));
     assert!(svg.expect("a plot").contains("box faded"));
+    std::fs::remove_dir_all(&directory).expect("removed");
+}
+
+#[test]
+fn the_queuing_delay_of_every_path_is_drawn_over_time_with_gaps_where_it_does_not_work() {
+    let directory =
+        std::env::temp_dir().join(format!("mpip-lab-report-estimates-{}", std::process::id()));
+    let mut store = Store::open(&directory).expect("opened");
+    let mut result = run("dynamic-4-2-4", "mpip", 0, 180.0);
+    let steady = vec![Some(1.0); 300];
+    let mut leaves = steady.clone();
+    leaves[100..200].fill(None);
+    for (path, queuing_ms) in
+        [("a→a", &steady), ("a→b", &steady), ("b→a", &leaves), ("b→b", &leaves)]
+    {
+        let (path, queuing_ms) = (path.to_owned(), queuing_ms.clone());
+        result.estimates.push(Estimate { path, queuing_ms, ..Estimate::default() });
+    }
+    result.emulator.sample_ms = 100.0;
+    store.add(result).expect("written");
+    drop(store);
+    write(&directory).expect("a report");
+    let svg = std::fs::read_to_string(directory.join("plots/dynamic-4-2-4-mpip-estimate.svg"))
+        .expect("a plot");
+    assert!(svg.contains("mpip: queuing delay that the sender estimates"), "{svg}");
+    for path in ["a→a", "a→b", "b→a", "b→b"] {
+        assert!(svg.contains(&format!(">{path}</text>")), "{path}: {svg}");
+    }
+    // Two whole lines, and two in two parts.
+    assert_eq!(svg.matches("<polyline").count(), 2 + 2 * 2);
+    assert_eq!(svg.matches("<polyline class=\"line s3\"").count(), 2);
+    assert!(!svg.contains("NaN"), "{svg}");
+    assert_eq!(svg.matches("class=\"mark\"").count(), 2, "both events");
     std::fs::remove_dir_all(&directory).expect("removed");
 }

@@ -135,7 +135,7 @@ pub(crate) fn table(results: &[Measured], senders: &[String], markdown: bool) ->
 fn simulated(sender: &str) -> String {
     match sender.strip_prefix("tcp-") {
         Some(name) => name.to_owned(),
-        None => sender.replace("quinn-", "quic-").replace("quic-go", "quic-reno"),
+        None => sender.replace("quinn-", "quic-").replace("quic-go", "quic-hybrid"),
     }
 }
 

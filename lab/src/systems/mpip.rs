@@ -27,6 +27,7 @@ use mpip_link::scenario::{System, Traffic};
 use super::mptcp;
 use super::running::Running;
 use crate::command;
+use crate::estimates::{Watch, is_download};
 use crate::flow::FlowResult;
 use crate::subject::{ClockSetting, ends, first_address};
 use crate::testbed::Testbed;
@@ -295,6 +296,11 @@ impl Running for Mpip {
         let remote = self.target(testbed, &traffic.to)?;
         let wrapper = if self.with_mptcp { mptcp::wrapper() } else { Vec::new() };
         Ok(Endpoint { local: None, remote, wrapper })
+    }
+
+    fn watch(&self, testbed: &Testbed) -> Option<Watch> {
+        let sender = self.hosts.get(usize::from(is_download(testbed.scenario())))?;
+        Some(Watch::start(sender.socket.clone(), testbed.scenario()))
     }
 
     fn status(&mut self, testbed: &Testbed) -> serde_json::Value {

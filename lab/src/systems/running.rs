@@ -4,6 +4,7 @@ use std::io;
 
 use mpip_link::scenario::Traffic;
 
+use crate::estimates::Watch;
 use crate::testbed::Testbed;
 use crate::traffic::Endpoint;
 
@@ -15,6 +16,11 @@ pub(crate) trait Running {
     /// Tells that an interface went up or down.
     fn interface_changed(&mut self, _testbed: &Testbed, _port: usize, _up: bool) -> io::Result<()> {
         Ok(())
+    }
+
+    /// Begins to watch what the sending end estimates of its paths; `None` if it tells nothing.
+    fn watch(&self, _testbed: &Testbed) -> Option<Watch> {
+        None
     }
 
     /// The state that the system reports at the end of a run.

@@ -1,5 +1,5 @@
-//! A path whose loss switches between 0 and 10 % each 30 s, beside a good one (seed 003): what each
-//! loss policy carries, compared with using the path always and never.
+//! A path whose loss switches between 0 and 10 % each 15 s (seed 003: each 30 s), beside a good
+//! one: what each loss policy carries, compared with using the path always and never.
 //!
 //! ```text
 //! cargo test -p mpip-sim --test scenarios loss_switched -- --nocapture
@@ -15,7 +15,7 @@ use mpip_sim::measure::{LossRule, Scenario, Subject, WARM_UP, world};
 use mpip_sim::spec::{Action, TcpControl, WorldSpec};
 use mpip_sim::world::{Observe, World};
 
-const PHASE: Nanos = 30 * SECOND;
+const PHASE: Nanos = 15 * SECOND;
 const PHASES: u64 = 3;
 /// Time after a switch that does not count.
 const SETTLE: Nanos = 3 * SECOND;

@@ -27,6 +27,13 @@ fn it_fills_two_paths_of_unequal_delay() {
 }
 
 #[test]
+fn it_fills_two_equal_paths() {
+    let paths = [both(link(20, 20, 100)), both(link(20, 20, 100))];
+    let share = share(&paths, "quic-cubic");
+    assert!(share > 0.88, "{share:.3}");
+}
+
+#[test]
 fn it_fills_two_paths_of_which_one_jitters() {
     let paths = [
         both(link(20, 12, 100)),
