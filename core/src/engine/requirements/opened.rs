@@ -1,7 +1,7 @@
 //! Datagrams that were opened before the engine got them are handled as if the engine had opened
 //! them: the same packets, refusals and state.
 
-use super::super::harness::{Pair, SECOND, tcp};
+use super::super::harness::{Packets, Pair, SECOND, locals, tcp};
 use super::super::*;
 use crate::config::SchedulerKind;
 use mpip_transport::PathState;
@@ -65,7 +65,7 @@ fn while_paths_come_and_go() {
     same_either_way(|pair| {
         pair.run_for(SECOND);
         for round in 0..12 {
-            let list = super::super::harness::locals(0).into_iter().skip(round % 2).collect();
+            let list = locals(0).into_iter().skip(round % 2).collect();
             pair.engines[0].handle_command(pair.now, Command::LocalAddresses(list));
             transfer(pair, 300);
         }
@@ -111,7 +111,7 @@ fn deliver(pair: &mut Pair, from: PathAddress, bytes: &[u8]) -> (Opened, Result<
     let mut bytes = bytes.to_vec();
     let opened = pair.open_ahead(1, &mut bytes);
     let mut packets = Vec::new();
-    let mut packets = super::super::harness::Packets(&mut packets);
+    let mut packets = Packets(&mut packets);
     let (now, datagram) = (pair.now, (&mut bytes[..], opened));
     let handled = pair.engines[1].handle_opened(now, from, Ecn::NotEct, datagram, &mut packets);
     (opened, handled.map(drop))
@@ -157,7 +157,7 @@ fn what_another_key_opened_is_refused() {
         panic!("the key is there");
     };
     let mut packets = Vec::new();
-    let mut packets = super::super::harness::Packets(&mut packets);
+    let mut packets = Packets(&mut packets);
     for (key, expected) in [(key + 1, Err(DropReason::UnknownIndex)), (key, Ok(()))] {
         let datagram = (&mut datagram[..], Opened::Authentic { number, key });
         let now = pair.now;

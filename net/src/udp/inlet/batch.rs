@@ -8,7 +8,7 @@ use mpip_types::{Ecn, Opened};
 
 use super::keys::Keys;
 use crate::socket::ReceiveBuffers;
-use crate::socket::receive::receive;
+use crate::socket::receive::{Message, receive};
 use crate::udp::UdpSocket;
 
 /// Most messages in a batch.
@@ -51,7 +51,7 @@ impl Batch {
     pub(super) fn open(&mut self, keys: &Keys) {
         let mut opener = keys.opener();
         let Self { buffers, opened, .. } = self;
-        let datagrams = buffers.messages().flat_map(|message| message.datagrams());
+        let datagrams = buffers.messages().flat_map(Message::datagrams);
         opened.clear();
         opened.extend(datagrams.map(|datagram| opener.open(datagram)));
     }
