@@ -400,9 +400,9 @@ impl Engine {
         self.shared.shared_keys.get_or_insert_default();
     }
 
-    /// The next change of the keys that open datagrams, if they are [shared](Self::share_keys). Poll
-    /// after each [`flush`](Self::flush). Such a key can open datagrams before they are given to
-    /// [`handle_opened`](Self::handle_opened), on any thread, and without order.
+    /// The next change of the keys that open datagrams, if they are [shared](Self::share_keys).
+    /// Poll after each [`flush`](Self::flush). Such a key can open datagrams before they are given
+    /// to [`handle_opened`](Self::handle_opened), on any thread, and without order.
     pub fn poll_key(&mut self) -> Option<KeyChange> {
         self.shared.shared_keys.as_mut()?.changes.pop_front()
     }

@@ -1,5 +1,5 @@
-//! However many threads seal, send, receive and open, everything arrives, and the daemon starts anew, reloads and
-//! ends as with one.
+//! However many threads seal, send, receive and open, everything arrives, and the daemon starts
+//! anew, reloads and ends as with one.
 //!
 //! ```text
 //!   host a                                  host b

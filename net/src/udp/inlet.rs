@@ -126,8 +126,8 @@ impl UdpReceiver {
         self.inlet(local).is_some_and(|inlet| inlet.is_ahead())
     }
 
-    /// Receives from `socket`, unless threads do, and calls `take` for each datagram in the order of
-    /// arrival, with its source and ECN field.
+    /// Receives from `socket`, unless threads do, and calls `take` for each datagram in the order
+    /// of arrival, with its source and ECN field.
     pub fn receive(
         &self,
         socket: &UdpSocket,
