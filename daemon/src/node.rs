@@ -526,9 +526,7 @@ impl Node {
             self.engine.handle_command(now, Command::WallClock(clock::unix_time()));
             self.engine.handle_timeout(now, &mut self.sender, &mut self.writer);
         }
-        while let Some(change) = self.engine.poll_key() {
-            self.sender.set_key(change);
-        }
+        self.follow_keys();
         let Self { worker, engine, .. } = self;
         worker.feed(|| engine.poll_job()).map_err(system("hand over a handshake"))?;
         self.sender.flush(now);
@@ -624,6 +622,13 @@ impl Node {
     /// The addresses that paths start from.
     fn own_addresses(&self) -> Vec<IpAddr> {
         self.local.list().iter().map(|local| local.address.ip()).collect()
+    }
+
+    /// Tells the threads that open datagrams with which keys.
+    fn follow_keys(&mut self) {
+        while let Some(change) = self.engine.poll_key() {
+            self.sender.set_key(change);
+        }
     }
 
     fn follow_captures(&mut self, now: Instant) {
@@ -871,6 +876,7 @@ impl Node {
             self.threads_ready(now);
             self.engine.flush(now, &mut self.sender);
             self.engine.handle_timeout(now, &mut self.sender, &mut self.writer);
+            self.follow_keys();
             self.sender.flush(now);
             self.writer.flush();
             self.drain_events(now);

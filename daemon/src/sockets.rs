@@ -120,11 +120,8 @@ impl Sockets {
     }
 
     /// Takes the next batches that threads have received, see [`UdpReceiver::take`].
-    pub(crate) fn take(
-        &self,
-        take: impl FnMut(LocalId, SocketAddr, Ecn, (&mut [u8], Opened)),
-    ) -> bool {
-        self.receiver.take(take)
+    pub(crate) fn take(&self, take: impl FnMut(LocalId, SocketAddr, Ecn, (&mut [u8], Opened))) {
+        self.receiver.take(take);
     }
 
     /// Whether there is work for the threads that none has begun with.

@@ -13,7 +13,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mpip_core::{Engine, InnerPacket, Instant, PacketSink, PathAddress};
+use mpip_core::{Engine, InnerPacket, Instant, Opened, PacketSink, PathAddress};
 use mpip_net::udp::{ReceiveBuffers, SocketConfig, UdpReceiver};
 use mpip_net::{Interest, Poller, Tun, TunWriter, UdpSender, UdpSocket, Waker, clock};
 
@@ -56,9 +56,10 @@ struct End {
     sender: UdpSender,
     buffers: ReceiveBuffers,
     remote: SocketAddr,
-    /// Datagrams and bytes received.
+    /// Datagrams and bytes received, and datagrams of these that other threads opened.
     received: u64,
     bytes: u64,
+    opened: u64,
 }
 
 impl End {
@@ -90,7 +91,8 @@ impl End {
             engine.share_keys();
         }
         let buffers = ReceiveBuffers::new(RECEIVE_BATCH);
-        Ok(Self { engine, socket, reader, sender, buffers, remote, received: 0, bytes: 0 })
+        let (received, bytes, opened) = (0, 0, 0);
+        Ok(Self { engine, socket, reader, sender, buffers, remote, received, bytes, opened })
     }
 
     /// Takes what has arrived.
@@ -107,11 +109,12 @@ impl End {
     /// Takes what threads have received.
     fn take(&mut self, now: Instant, out: &mut impl PacketSink) {
         let from = PathAddress { local: ID, remote: self.remote };
-        let Self { engine, received, bytes, .. } = self;
-        self.reader.take(|_, _, ecn, (datagram, opened)| {
+        let Self { engine, received, bytes, opened, .. } = self;
+        self.reader.take(|_, _, ecn, (datagram, how)| {
             *received += 1;
             *bytes += datagram.len() as u64;
-            let _ = engine.handle_opened(now, from, ecn, (datagram, opened), out);
+            *opened += u64::from(matches!(how, Opened::Authentic { .. }));
+            let _ = engine.handle_opened(now, from, ecn, (datagram, how), out);
         });
     }
 
@@ -200,7 +203,10 @@ impl Pair {
             sum.engine += engine - before.0;
             sum.crew += all - before.1 - (engine - before.0);
         }
-        Ok(sum)
+        match self.receiver.reader.opens() && self.receiver.opened == 0 {
+            false => Ok(sum),
+            true => Err(io::Error::other("the other threads opened nothing")),
+        }
     }
 
     /// Sends a burst; returns its datagrams.

@@ -104,8 +104,9 @@ impl UdpReceiver {
         }
     }
 
-    /// Adds a socket.
+    /// Adds a socket. It replaces one with the same id, as if that were [removed](Self::remove).
     pub fn insert(&mut self, socket: Arc<UdpSocket>) {
+        self.remove(socket.id());
         let Some(Threads { desk, shared }) = &self.threads else { return };
         self.inlets.push(Inlet::new(socket, desk.clone(), Arc::clone(shared)));
     }
@@ -150,18 +151,14 @@ impl UdpReceiver {
     }
 
     /// Takes the next batch of each socket that threads have received, and calls `take` for each
-    /// datagram: with the local address, its source, its ECN field, and what became of it. Returns
-    /// whether there was any. Call it when the waker woke, and after [`help`](Self::help).
-    pub fn take(
-        &self,
-        mut take: impl FnMut(LocalId, SocketAddr, Ecn, (&mut [u8], Opened)),
-    ) -> bool {
-        let Some(Threads { shared, .. }) = &self.threads else { return false };
+    /// datagram: with the local address, its source, its ECN field, and what became of it. Call it
+    /// when the waker woke, and after [`help`](Self::help).
+    pub fn take(&self, mut take: impl FnMut(LocalId, SocketAddr, Ecn, (&mut [u8], Opened))) {
+        let Some(Threads { shared, .. }) = &self.threads else { return };
         shared.told.swap(false, Ordering::AcqRel);
-        let (mut taken, mut more) = (false, false);
+        let mut more = false;
         for inlet in &self.inlets {
             let Some(mut batch) = inlet.next() else { continue };
-            taken = true;
             batch.each(|remote, ecn, datagram, opened| {
                 take(inlet.id(), remote, ecn, (datagram, opened));
             });
@@ -170,7 +167,6 @@ impl UdpReceiver {
         if more {
             shared.tell();
         }
-        taken
     }
 
     /// Whether there is work for the threads that none has begun with.
