@@ -401,8 +401,9 @@ impl Engine {
     }
 
     /// The next change of the keys that open datagrams, if they are [shared](Self::share_keys).
-    /// Poll after each [`flush`](Self::flush). Such a key can open datagrams before they are given
-    /// to [`handle_opened`](Self::handle_opened), on any thread, and without order.
+    /// Poll after each [`flush`](Self::flush), and not before: it tells new keys what numbers have
+    /// been received. Such a key can open datagrams before they are given to
+    /// [`handle_opened`](Self::handle_opened), on any thread, and without order.
     pub fn poll_key(&mut self) -> Option<KeyChange> {
         self.shared.shared_keys.as_mut()?.changes.pop_front()
     }

@@ -195,7 +195,6 @@ impl Association {
         self.handshakes.drop_answer(&mut cx.shared.indices);
         let mut retired = Vec::new();
         self.keys.adopt(epoch, &mut retired);
-        self.tell_lanes(cx);
         cx.shared.forget_indices(retired);
         self.paths.on_renewal();
         self.on_established(now, aead, cx);
@@ -283,7 +282,6 @@ impl Association {
         let epoch = Epoch { local_index, peer_index, keys, created: now, origin, sealed: 0 };
         let mut retired = Vec::new();
         self.keys.offer(epoch, &mut retired);
-        self.tell_lanes(cx);
         cx.shared.forget_indices(retired);
         self.handshakes.respond(from, datagram);
         Ok(Some(from))

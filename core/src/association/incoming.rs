@@ -114,7 +114,7 @@ impl Association {
     }
 
     /// Tells those who open datagrams before the engine, if there are any, what has been received.
-    /// It has to be done before feedback is sent, and before new keys are used.
+    /// It has to be done before feedback is sent, and before new keys are handed out.
     pub(crate) fn tell_lanes(&self, cx: &Context<'_>) {
         if cx.shared.shared_keys.is_none() {
             return;

@@ -354,15 +354,20 @@ impl Pair {
         self.ahead = Some(Default::default());
     }
 
-    /// Opens a datagram for `host`, if it has keys for that already.
-    pub(crate) fn open_ahead(&mut self, host: usize, datagram: &mut [u8]) -> Opened {
-        let Some(keys) = &mut self.ahead else { return Opened::NotYet };
+    /// Takes the keys with which `host` opens datagrams before its engine does.
+    pub(crate) fn follow_keys(&mut self, host: usize) {
+        let Some(keys) = &mut self.ahead else { return };
         while let Some(KeyChange { index, key }) = self.engines[host].poll_key() {
             match key {
                 Some(key) => keys[host].insert(index, key),
                 None => keys[host].remove(&index),
             };
         }
+    }
+
+    /// Opens a datagram for `host`, if it has keys for that already.
+    pub(crate) fn open_ahead(&self, host: usize, datagram: &mut [u8]) -> Opened {
+        let Some(keys) = &self.ahead else { return Opened::NotYet };
         let index = crate::receiver_index(datagram);
         let key = index.and_then(|index| keys[host].get(&index));
         key.map_or(Opened::NotYet, |key| key.open(datagram))
@@ -447,6 +452,7 @@ impl Pair {
                     &mut Packets(&mut packets),
                 );
                 self.out[host].packets.extend(packets);
+                self.follow_keys(host);
                 let _ = self.do_work(host);
                 self.collect(host);
             }

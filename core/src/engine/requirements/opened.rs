@@ -6,6 +6,7 @@ use super::super::*;
 use crate::config::SchedulerKind;
 use mpip_transport::PathState;
 use mpip_types::Offload;
+use mpip_wire::{Frame, PacketFrameHeader, SessionId};
 
 /// What came of a run: packets of both hosts, refusals, and the whole state.
 fn outcome(pair: &Pair) -> (Vec<Vec<u8>>, Vec<Vec<u8>>, String) {
@@ -106,6 +107,14 @@ fn captured(pair: &mut Pair) -> (PathAddress, Vec<u8>) {
     (pair.source(0, sent.to), sent.bytes)
 }
 
+/// A message from host 0 on path 0 with a byte of its number, or more.
+fn numbered(pair: &mut Pair, number: u64, len: usize) -> Vec<u8> {
+    let header = PacketFrameHeader { session: SessionId(9), sequence: 0, ordered: false };
+    let frame = Frame::Packet { header, packet: &tcp(0, 9, 100) };
+    let (_, plain) = pair.association(0).seal(0, number, &[frame]).expect("keys");
+    pair.association(0).seal_numbered(0, (number, len), &plain).expect("keys")
+}
+
 /// Opens `bytes` for host 1 and gives them to it.
 fn deliver(pair: &mut Pair, from: PathAddress, bytes: &[u8]) -> (Opened, Result<(), DropReason>) {
     let mut bytes = bytes.to_vec();
@@ -147,6 +156,52 @@ fn forged_and_repeated_datagrams_are_refused_for_the_same_reason() {
     }
 }
 
+/// [W-13]
+#[test]
+fn numbers_are_restored_from_what_feedback_has_told() {
+    for by_timeout in [false, true] {
+        let mut pair = Pair::new(|_| {});
+        pair.share_keys();
+        pair.run_for(SECOND);
+        let (from, _) = captured(&mut pair);
+        for (number, len) in [(1_000, 4), (1_100, 1), (1_200, 1), (1_150, 1), (33_900, 2)] {
+            let bytes = numbered(&mut pair, number, len);
+            let (opened, handled) = deliver(&mut pair, from, &bytes);
+            assert!(matches!(opened, Opened::Authentic { number: it, .. } if it == number));
+            assert_eq!(handled, Ok(()));
+            let Pair { engines: [_, engine], out: [_, out], now, .. } = &mut pair;
+            if by_timeout {
+                *now = engine.poll_timeout().expect("an association");
+                engine.handle_timeout(*now, out, &mut Packets(&mut Vec::new()));
+            } else {
+                engine.flush(*now, out);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_new_association_has_no_numbers_of_the_former_one() {
+    let mut pair = Pair::new(|_| {});
+    pair.share_keys();
+    pair.run_for(SECOND);
+    let (from, _) = captured(&mut pair);
+    let bytes = numbered(&mut pair, 1_000, 4);
+    assert_eq!(deliver(&mut pair, from, &bytes).1, Ok(()));
+    // Host 0 restarts, and of what it sends only its handshake arrives.
+    let Pair { engines: [restarted, _], .. } = Pair::new(|_| {});
+    pair.engines[0] = restarted;
+    pair.engines[0].shared.instance = 77;
+    pair.engines[0].shared.unix_origin += SECOND * 10;
+    pair.pass = |_, _, bytes| MessageType::of(bytes) != Ok(MessageType::Transport);
+    pair.run_for(SECOND * 2);
+    assert_eq!(pair.association(1).epochs(), 2);
+    let bytes = numbered(&mut pair, 90, 1);
+    let (opened, handled) = deliver(&mut pair, from, &bytes);
+    assert!(matches!(opened, Opened::Authentic { number: 90, .. }), "{opened:?}");
+    assert_eq!(handled, Ok(()));
+}
+
 #[test]
 fn what_another_key_opened_is_refused() {
     let mut pair = Pair::new(|_| {});
@@ -179,7 +234,6 @@ fn a_key_is_taken_back_when_the_engine_erases_it() {
     // Nothing is sent any more, so the keys expire.
     pair.dead = vec![0, 1];
     pair.run_for(SECOND * 400);
-    let _ = pair.open_ahead(1, &mut []);
     assert!(keys(&pair).is_empty(), "{:?}", keys(&pair));
     // Who opens still is the last who has one.
     assert!(shared.values().all(|key| Arc::strong_count(key) == 1));
