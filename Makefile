@@ -95,7 +95,7 @@ revision:
 bench-compare: revision setup build ## mpipd beside another revision: make bench-compare REV=HEAD~1 (5 min)
 	target/release/mpip-lab bench-compare $(LENGTH) -- '$(REV)'
 
-bench-cores: setup build ## Sending side of one node with 1, 2 … threads: make bench-cores [THREADS=8] (1 min)
+bench-cores: setup build ## Both sides of one node with 1, 2 … threads: make bench-cores [THREADS=8] (2 min)
 	target/release/mpip-lab bench-cores $(LENGTH) $(if $(THREADS),--threads $(THREADS))
 
 flame: setup build $(TOOLS)/bin/inferno-flamegraph ## Where the daemons' time goes: docs/flame.svg

@@ -20,6 +20,7 @@ use crate::handshake::Jobs;
 use crate::handshake_sources::HandshakeSources;
 use crate::host_packets::{HostMessages, PlainPackets};
 use crate::parameters::Parameters;
+use crate::parts::receive_key::KeyChange;
 use crate::pins::PinChange;
 use crate::prefixes::PrefixTable;
 use crate::resequencer::HoldPool;
@@ -35,7 +36,7 @@ use mpip_types::LocalAddress;
 use mpip_types::PortSet;
 use mpip_types::Rate;
 use mpip_types::packet::SessionKey;
-use mpip_types::{DatagramSink, Ecn, LocalId, PacketSink, PathAddress};
+use mpip_types::{DatagramSink, Ecn, LocalId, Opened, PacketSink, PathAddress};
 
 mod from_host;
 mod handshake_messages;
@@ -172,6 +173,7 @@ impl Engine {
             host_messages: HostMessages::default(),
             plain: PlainPackets::default(),
             work: 0,
+            shared_keys: None,
         };
         let mut engine = Self {
             shared,
@@ -217,9 +219,28 @@ impl Engine {
         datagram: &mut [u8],
         packets: &mut impl PacketSink,
     ) -> Result<Sender, DropReason> {
+        self.handle_opened(now, from, ecn, (datagram, Opened::NotYet), packets)
+    }
+
+    /// As [`handle_datagram`](Self::handle_datagram), for a datagram that may have been opened
+    /// before, by a [key](Self::poll_key) of this engine. What that key returned stands beside it.
+    ///
+    /// # Errors
+    ///
+    /// The same as without that.
+    pub fn handle_opened(
+        &mut self,
+        now: Instant,
+        from: PathAddress,
+        ecn: Ecn,
+        (datagram, opened): (&mut [u8], Opened),
+        packets: &mut impl PacketSink,
+    ) -> Result<Sender, DropReason> {
         let message = MessageType::of(datagram);
         let handled = match message {
-            Ok(MessageType::Transport) => self.on_transport(now, from, ecn, datagram, packets),
+            Ok(MessageType::Transport) => {
+                self.on_transport(now, (from, ecn), (datagram, opened), packets)
+            }
             Ok(MessageType::Initiation) => self.on_initiation(now, from, datagram),
             Ok(MessageType::Response) => self.on_response(now, from, datagram),
             Ok(MessageType::CookieReply) => self.on_cookie_reply(now, datagram),
@@ -243,6 +264,7 @@ impl Engine {
         let mut waits = None;
         while let Some(peer) = self.next_touched(first) {
             let (association, mut cx) = self.association(peer);
+            association.tell_lanes(&cx);
             association.transmit(now, &mut cx, out);
             if association.has_handshake_to_send() {
                 waits.get_or_insert(peer);
@@ -273,6 +295,7 @@ impl Engine {
             && at <= now
         {
             let (association, mut cx) = self.association(peer);
+            association.tell_lanes(&cx);
             association.on_timeout(now, &mut cx, datagrams, packets);
             self.touched.remove(&peer);
             self.reschedule_after(peer, now);
@@ -369,6 +392,20 @@ impl Engine {
         let unknown = self.unknown.as_ref().and_then(|unknown| unknown.next_timeout());
         let first = self.schedule.first().map(|(at, _)| *at);
         [first, unknown, self.shared.host_messages.due()].into_iter().flatten().min()
+    }
+
+    /// Has the keys shared that open datagrams: [`poll_key`](Self::poll_key) returns those that are
+    /// agreed from now on.
+    pub fn share_keys(&mut self) {
+        self.shared.shared_keys.get_or_insert_default();
+    }
+
+    /// The next change of the keys that open datagrams, if they are [shared](Self::share_keys).
+    /// Poll after each [`flush`](Self::flush), and not before: it tells new keys what numbers have
+    /// been received. Such a key can open datagrams before they are given to
+    /// [`handle_opened`](Self::handle_opened), on any thread, and without order.
+    pub fn poll_key(&mut self) -> Option<KeyChange> {
+        self.shared.shared_keys.as_mut()?.changes.pop_front()
     }
 
     /// The next event, oldest first. The number of waiting events is bounded: the oldest are
@@ -536,9 +573,8 @@ impl Engine {
     fn on_transport(
         &mut self,
         now: Instant,
-        from: PathAddress,
-        ecn: Ecn,
-        datagram: &mut [u8],
+        from: (PathAddress, Ecn),
+        (datagram, opened): (&mut [u8], Opened),
         packets: &mut impl PacketSink,
     ) -> Result<(), DropReason> {
         let view = TransportPacket::new_checked(datagram).map_err(|_| DropReason::Malformed)?;
@@ -547,7 +583,8 @@ impl Engine {
         let peer = *self.shared.indices.get(&index).ok_or(DropReason::UnknownIndex)?;
         self.shared.work = 0;
         let (association, mut cx) = self.association(peer);
-        let handled = association.on_transport(now, (from, ecn), clear, datagram, &mut cx, packets);
+        let datagram = (datagram, opened);
+        let handled = association.on_transport(now, from, clear, datagram, &mut cx, packets);
         let work =
             cx.shared.work + cx.shared.hold.take_steps() + cx.shared.translations.take_steps();
         self.most_work = self.most_work.max(work);

@@ -87,12 +87,13 @@ pub use mpip_transport::PathState;
 pub use mpip_transport::cc::CongestionControlKind;
 pub use mpip_types::{
     Bucket, Checksum, DatagramSink, Ecn, Encapsulation, InnerPacket, Instant, LocalAddress,
-    LocalId, MAX_PACKET, Offload, PacketBuf, PacketPool, PacketSink, PartialChecksum, PathAddress,
-    PortSet, Prefix, PrefixError, Rate, SMALL_PACKET, Sealing, Segmentation, SegmentationKind,
-    Slot, named, packet, table,
+    LocalId, MAX_PACKET, Offload, Open, Opened, PacketBuf, PacketPool, PacketSink, PartialChecksum,
+    PathAddress, PortSet, Prefix, PrefixError, Rate, SMALL_PACKET, Sealing, Segmentation,
+    SegmentationKind, Slot, named, packet, table,
 };
 pub use mpip_wire::{PATH_COST_MAX, RateLimit};
 pub use parameters::Parameters;
+pub use parts::receive_key::{KeyChange, receiver_index};
 pub use parts::selection::Hold;
 pub use pins::PinChange;
 pub use status::{

@@ -12,6 +12,7 @@ pub(crate) mod path_set;
 pub(crate) mod peer_addresses;
 pub(crate) mod plain_sessions;
 pub(crate) mod playout;
+pub(crate) mod receive_key;
 pub(crate) mod receiving;
 pub(crate) mod resting;
 pub(crate) mod selection;

@@ -5,17 +5,19 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use mpip_crypto::{PrivateKey, Rng, TimestampSource};
-use mpip_types::{Bucket, Instant, LocalAddress};
+use mpip_crypto::{Keys, PrivateKey, Rng, TimestampSource};
+use mpip_types::{Bucket, Instant, LocalAddress, Open};
 use rand_chacha::ChaCha8Rng;
 
 use crate::capture::Capture;
-use crate::config::InterfaceProperties;
+use crate::config::{InterfaceProperties, Limits};
 use crate::drops::{DropReason, Drops};
 use crate::event::Event;
 use crate::handshake::Jobs;
 use crate::host_packets::{HostMessages, PlainPackets};
 use crate::parts::addresses::is_one_host;
+use crate::parts::keys::EpochKeys;
+use crate::parts::receive_key::{KeyChange, ReceiveKey};
 use crate::prefixes::PrefixTable;
 use crate::resequencer::HoldPool;
 use crate::rules::RuleTable;
@@ -65,6 +67,16 @@ pub(crate) struct Shared {
     /// Iterations of loops whose length peers control, see
     /// [`Engine::most_work`](crate::Engine::most_work).
     pub(crate) work: u64,
+    /// Keys that open datagrams, if others share them.
+    pub(crate) shared_keys: Option<SharedKeys>,
+}
+
+/// What those have to be told who open datagrams before the engine.
+#[derive(Debug, Default)]
+pub(crate) struct SharedKeys {
+    pub(crate) changes: VecDeque<KeyChange>,
+    /// Keys shared so far.
+    count: u64,
 }
 
 impl Shared {
@@ -100,10 +112,26 @@ impl Shared {
         }
     }
 
-    /// Frees receiver indices.
+    /// The keys of an epoch with the receiver index `index`.
+    pub(crate) fn epoch_keys(&mut self, index: u32, keys: Keys, limits: &Limits) -> EpochKeys {
+        let Some(shared) = &mut self.shared_keys else {
+            return EpochKeys::new(keys.send, ReceiveKey::new(keys.receive));
+        };
+        shared.count += 1;
+        let receive = ReceiveKey::shared(keys.receive, shared.count, limits.paths);
+        let keys = EpochKeys::new(keys.send, receive);
+        let key: Arc<dyn Open> = Arc::<ReceiveKey>::clone(&keys.receive);
+        shared.changes.push_back(KeyChange { index, key: Some(key) });
+        keys
+    }
+
+    /// Frees the receiver indices of keys that were erased.
     pub(crate) fn forget_indices(&mut self, retired: Vec<u32>) {
         for index in retired {
             self.indices.remove(&index);
+            if let Some(shared) = &mut self.shared_keys {
+                shared.changes.push_back(KeyChange { index, key: None });
+            }
         }
     }
 

@@ -11,8 +11,8 @@ use mpip_core::packet::SessionKey;
 use mpip_core::rules::AttachedNetwork;
 use mpip_core::trace::qlog::Writer;
 use mpip_core::{
-    AvailabilityStatus, Command, Config, DatagramSink, Encapsulation, Engine, Event, Instant,
-    Limits, LocalAddress, LocalId, PacketPool, Parameters, PathAddress, PeerConfig, Sender,
+    AvailabilityStatus, Command, Config, DatagramSink, Ecn, Encapsulation, Engine, Event, Instant,
+    Limits, LocalAddress, LocalId, Opened, PacketPool, Parameters, PathAddress, PeerConfig, Sender,
 };
 use mpip_net::netlink::{self, HostAddress, Monitor, Notice};
 use mpip_net::tun::{ReadError, Tun, TunWriter};
@@ -83,7 +83,7 @@ pub(crate) enum Token {
     Network,
     Control,
     Handshakes,
-    Sent,
+    Threads,
     Socket(LocalId),
 }
 
@@ -98,7 +98,7 @@ impl From<Token> for u64 {
             Token::Network => 2,
             Token::Control => 3,
             Token::Handshakes => 4,
-            Token::Sent => 5,
+            Token::Threads => 5,
             Token::Socket(LocalId(id)) => FIRST_SOCKET + Self::from(id),
         }
     }
@@ -112,7 +112,7 @@ impl From<u64> for Token {
             2 => Self::Network,
             3 => Self::Control,
             4 => Self::Handshakes,
-            5 => Self::Sent,
+            5 => Self::Threads,
             socket => {
                 let id = u16::try_from(socket - FIRST_SOCKET).expect("made from 16 bits");
                 Self::Socket(LocalId(id))
@@ -138,13 +138,14 @@ pub(crate) struct Node {
     plain: PlainSender,
     writer: TunWriter,
     sender: Sockets,
-    /// Wakes the loop when the threads that send have room again, or an error to tell.
+    /// Wakes the loop when the threads of packets have room again, an error to tell, or something
+    /// that they received.
     sent: Arc<Waker>,
     buffers: ReceiveBuffers,
     /// Whether the engine was given something since it was last flushed.
     unflushed: bool,
-    /// Sockets for which the poller waits until they are writable.
-    waiting: Vec<LocalId>,
+    /// Sockets for which the poller waits for anything else than that they are readable.
+    waiting: Vec<(LocalId, Interest)>,
     local: LocalAddresses,
     /// All addresses of the host.
     host_addresses: Vec<IpAddr>,
@@ -164,6 +165,40 @@ pub(crate) struct Node {
     /// What is used of the budgets of interfaces.
     budgets: Budgets,
     started: Instant,
+}
+
+/// Takes datagrams for the engine, or for who takes requests to join.
+struct Reader<'a> {
+    now: Instant,
+    engine: &'a mut Engine,
+    writer: &'a mut TunWriter,
+    unflushed: &'a mut bool,
+    door: &'a mut Option<Door>,
+    /// Answers to requests to join.
+    answers: Vec<(PathAddress, Vec<u8>)>,
+}
+
+impl Reader<'_> {
+    /// Takes a datagram; returns whether it authenticated its sender.
+    fn take(
+        &mut self,
+        from: PathAddress,
+        ecn: Ecn,
+        (datagram, opened): (&mut [u8], Opened),
+    ) -> bool {
+        *self.unflushed = true;
+        let door = self.door.as_mut();
+        if let Some((true, answer)) = door.map(|door| door.take(self.now, from, datagram)) {
+            self.answers.extend(answer.map(|answer| (from, answer)));
+            return false;
+        }
+        let datagram = (datagram, opened);
+        let handled = self.engine.handle_opened(self.now, from, ecn, datagram, self.writer);
+        if let Err(reason) = handled {
+            log::trace!("datagram from {} dropped: {reason:?}", from.remote);
+        }
+        handled == Ok(Sender::Authenticated)
+    }
 }
 
 /// When the host's addresses are listed again.
@@ -247,7 +282,7 @@ impl Node {
             worker::start(&worker_done).map_err(system("start the thread of handshakes"))?;
         let sent = Arc::new(Waker::new().map_err(system("make an eventfd"))?);
         poller
-            .add(&*sent, Token::Sent.into(), Interest::Readable)
+            .add(&*sent, Token::Threads.into(), Interest::Readable)
             .map_err(system("add an eventfd to the epoll"))?;
         let sender = Sockets::start(settings.threads, &sent)
             .map_err(system("start the threads of packets"))?;
@@ -305,6 +340,9 @@ impl Node {
             started: now,
         };
         seed.zeroize();
+        if node.sender.opens() {
+            node.engine.share_keys();
+        }
         node.begin_budgets(now);
         let interfaces = node.in_force.changeable().interfaces();
         node.engine.handle_command(now, Command::Interfaces(interfaces));
@@ -386,36 +424,50 @@ impl Node {
         }
         if ready.readable {
             let Self { engine, writer, buffers, unflushed, sender, door, .. } = self;
-            let mut answers = Vec::new();
+            let mut reader = Reader { now, engine, writer, unflushed, door, answers: Vec::new() };
             sender.receive(now, local, buffers, |remote, ecn, datagram| {
-                *unflushed = true;
-                let from = PathAddress { local, remote };
-                if let Some((true, answer)) = door.as_mut().map(|it| it.take(now, from, datagram)) {
-                    answers.extend(answer.map(|answer| (from, answer)));
-                    return false;
-                }
-                let handled = engine.handle_datagram(now, from, ecn, datagram, writer);
-                if let Err(reason) = handled {
-                    log::trace!("datagram from {remote} dropped: {reason:?}");
-                }
-                handled == Ok(Sender::Authenticated)
+                reader.take(PathAddress { local, remote }, ecn, (datagram, Opened::NotYet))
             });
-            for (to, answer) in answers {
-                self.send(to, &answer);
-            }
+            let answers = reader.answers;
+            self.answer(answers);
         }
         if ready.writable && self.sender.writable(now, local) {
             self.engine.handle_writable(now, local, &mut self.sender);
         }
     }
 
-    /// The threads that send have room again, or an error to tell, which
-    /// [`finish_batch`](Self::finish_batch) takes.
-    pub(crate) fn sent(&mut self, now: Instant) {
+    /// The threads of packets have room again, have received something, or have an error to tell,
+    /// which [`finish_batch`](Self::finish_batch) takes.
+    pub(crate) fn threads_ready(&mut self, now: Instant) {
         self.sent.reset();
         while let Some(local) = self.sender.poll_room() {
             self.engine.handle_writable(now, local, &mut self.sender);
         }
+        let Self { engine, writer, unflushed, sender, door, .. } = self;
+        let mut reader = Reader { now, engine, writer, unflushed, door, answers: Vec::new() };
+        sender.take(|local, remote, ecn, datagram| {
+            reader.take(PathAddress { local, remote }, ecn, datagram);
+        });
+        let answers = reader.answers;
+        self.answer(answers);
+    }
+
+    /// Sends answers to requests to join.
+    fn answer(&mut self, answers: Vec<(PathAddress, Vec<u8>)>) {
+        for (to, answer) in answers {
+            self.send(to, &answer);
+        }
+    }
+
+    /// Whether there is work for the threads of packets that none has begun with.
+    pub(crate) fn has_work(&self) -> bool {
+        self.sender.has_work()
+    }
+
+    /// Does a piece of that work, after which [`threads_ready`](Self::threads_ready) may take
+    /// something. Returns whether there was any.
+    pub(crate) fn help(&self) -> bool {
+        self.sender.help()
     }
 
     /// Takes what came of the public-key work.
@@ -474,6 +526,7 @@ impl Node {
             self.engine.handle_command(now, Command::WallClock(clock::unix_time()));
             self.engine.handle_timeout(now, &mut self.sender, &mut self.writer);
         }
+        self.follow_keys();
         let Self { worker, engine, .. } = self;
         worker.feed(|| engine.poll_job()).map_err(system("hand over a handshake"))?;
         self.sender.flush(now);
@@ -490,7 +543,7 @@ impl Node {
             pins.flush(now);
         }
         self.wait_for_tun(now, poller)?;
-        self.wait_for_writable(poller)
+        self.wait_for_sockets(poller)
     }
 
     /// Lists the host's addresses and follows what changed.
@@ -503,7 +556,7 @@ impl Node {
         let unix_time = clock::unix_time();
         for address in &changes.removed {
             self.sender.remove(address.id);
-            self.waiting.retain(|waiting| *waiting != address.id);
+            self.waiting.retain(|(waiting, _)| *waiting != address.id);
             if address.encapsulation == Encapsulation::Udp {
                 self.events.address_removed(unix_time, address);
             }
@@ -571,6 +624,13 @@ impl Node {
         self.local.list().iter().map(|local| local.address.ip()).collect()
     }
 
+    /// Tells the threads that open datagrams with which keys.
+    fn follow_keys(&mut self) {
+        while let Some(change) = self.engine.poll_key() {
+            self.sender.set_key(change);
+        }
+    }
+
     fn follow_captures(&mut self, now: Instant) {
         while let Some(capture) = self.engine.poll_capture() {
             let asks = capture.asks_udp_ports.then(|| capture.peer.clone());
@@ -609,22 +669,22 @@ impl Node {
         result.map_err(system("change the TUN device in the epoll"))
     }
 
-    /// Waits until sockets are writable that took no more, and no longer than that.
-    fn wait_for_writable(&mut self, poller: &Poller) -> Result<(), Error> {
+    /// Waits until sockets are writable that took no more, and no longer than that, and not for
+    /// those from which threads receive.
+    fn wait_for_sockets(&mut self, poller: &Poller) -> Result<(), Error> {
         let Self { sender, waiting, .. } = self;
-        for (id, blocked) in sender.blocked() {
-            if blocked == waiting.contains(&id) {
+        for (id, interest) in sender.interests() {
+            let former = waiting.iter().find(|(waiting, _)| *waiting == id);
+            if interest == former.map_or(Interest::Readable, |(_, interest)| *interest) {
                 continue;
             }
             let Some(socket) = sender.socket(id) else { continue };
-            let interest = if blocked { Interest::ReadableWritable } else { Interest::Readable };
             poller
                 .modify(&socket, Token::Socket(id).into(), interest)
                 .map_err(system("change a socket in the epoll"))?;
-            if blocked {
-                waiting.push(id);
-            } else {
-                waiting.retain(|waiting| *waiting != id);
+            waiting.retain(|(waiting, _)| *waiting != id);
+            if interest != Interest::Readable {
+                waiting.push((id, interest));
             }
         }
         Ok(())
@@ -751,7 +811,7 @@ impl Node {
             ("tun_no_room", tun.no_room),
             ("tun_refused", tun.refused),
             ("plain_refused", self.plain.refused()),
-            ("receive_truncated", self.buffers.truncated()),
+            ("receive_truncated", self.buffers.truncated() + self.sender.truncated()),
         ]
         .map(|(name, count)| api::Counter { name: name.to_owned(), count })
         .into();
@@ -803,7 +863,7 @@ impl Node {
     /// Goes on for `limit`, or until nothing is on its way.
     fn linger(&mut self, limit: Duration, until_idle: bool) {
         let end = clock::now() + limit;
-        let sockets: Vec<LocalId> = self.sender.blocked().map(|(id, _)| id).collect();
+        let sockets: Vec<LocalId> = self.sender.interests().map(|(id, _)| id).collect();
         let ready = Readiness { token: 0, readable: true, writable: true, failed: false };
         loop {
             let now = clock::now();
@@ -813,9 +873,10 @@ impl Node {
             for local in &sockets {
                 self.socket_ready(now, *local, ready);
             }
-            self.sent(now);
+            self.threads_ready(now);
             self.engine.flush(now, &mut self.sender);
             self.engine.handle_timeout(now, &mut self.sender, &mut self.writer);
+            self.follow_keys();
             self.sender.flush(now);
             self.writer.flush();
             self.drain_events(now);

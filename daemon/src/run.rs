@@ -155,8 +155,13 @@ fn serve(node: &mut Node, sources: &mut Sources) -> Result<Vec<Waiting>, Error> 
     // What is to be captured from the start is so before the first client is answered.
     node.finish_batch(clock::now(), &sources.poller)?;
     loop {
-        let timeout = node.next_timeout().map(|at| at.since(clock::now()));
+        let idle = node.has_work().then_some(Duration::ZERO);
+        let timeout = idle.or_else(|| node.next_timeout().map(|at| at.since(clock::now())));
         sources.poller.wait(&mut ready, timeout).map_err(system("wait for events"))?;
+        // Nothing else is to be done.
+        if ready.is_empty() && idle.is_some() && node.help() {
+            node.threads_ready(clock::now());
+        }
         let mut ending = None;
         for readiness in &ready {
             // Once a source, not once a wait: what one source's batch takes would else be missing
@@ -175,7 +180,7 @@ fn serve(node: &mut Node, sources: &mut Sources) -> Result<Vec<Waiting>, Error> 
                     }
                 }
                 Token::Handshakes => node.handshakes_ready(now),
-                Token::Sent => node.sent(now),
+                Token::Threads => node.threads_ready(now),
                 Token::Control => {
                     sources.waker.reset();
                     if let Some(waiting) = answer(node, now, sources)? {

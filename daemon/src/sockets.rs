@@ -6,9 +6,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use mpip_api as api;
-use mpip_core::{DatagramSink, Ecn, Instant, LocalAddress, LocalId, PathAddress, Slot};
-use mpip_net::udp::{ReceiveBuffers, SendError};
-use mpip_net::{TcpSender, TcpSocket, UdpSender, UdpSocket, Waker, clock};
+use mpip_core::{
+    DatagramSink, Ecn, Instant, KeyChange, LocalAddress, LocalId, Opened, PathAddress, Slot,
+};
+use mpip_net::udp::{ReceiveBuffers, SendError, UdpReceiver};
+use mpip_net::{Interest, TcpSender, TcpSocket, UdpSender, UdpSocket, Waker, clock};
 
 /// A socket.
 #[derive(Clone, Debug)]
@@ -29,21 +31,39 @@ impl AsFd for Socket {
 /// Sends the datagrams of the engine, and receives those for it.
 #[derive(Debug)]
 pub(crate) struct Sockets {
+    // Dropped first: it has no work done any more.
+    receiver: UdpReceiver,
     udp: UdpSender,
     tcp: TcpSender,
 }
 
 impl Sockets {
-    /// No sockets yet. Of `threads`, all but the caller's seal and send what leaves by UDP. `waker`
-    /// wakes the caller when [there is room](Self::poll_room) or an error.
+    /// No sockets yet. Of `threads`, all but the caller's seal and send what leaves by UDP, and
+    /// receive and open what comes. `waker` wakes the caller when [there is
+    /// room](Self::poll_room), an error, or something to [take](Self::take).
     pub(crate) fn start(threads: usize, waker: &Arc<Waker>) -> io::Result<Self> {
-        Ok(Self { udp: UdpSender::with_threads(threads, waker)?, tcp: TcpSender::new() })
+        let udp = UdpSender::with_threads(threads, waker)?;
+        let receiver = UdpReceiver::beside(&udp, waker, mpip_core::receiver_index);
+        Ok(Self { receiver, udp, tcp: TcpSender::new() })
+    }
+
+    /// Whether threads open datagrams, which need [keys](Self::set_key) for that.
+    pub(crate) fn opens(&self) -> bool {
+        self.receiver.opens()
+    }
+
+    /// A key with which threads open datagrams has changed.
+    pub(crate) fn set_key(&self, change: KeyChange) {
+        self.receiver.set_key(change.index, change.key);
     }
 
     /// Adds the socket of `address`.
     pub(crate) fn insert(&mut self, address: &LocalAddress, socket: Socket) -> io::Result<()> {
         match socket {
-            Socket::Udp(socket) => self.udp.insert(socket),
+            Socket::Udp(socket) => {
+                self.receiver.insert(Arc::clone(&socket));
+                self.udp.insert(socket);
+            }
             Socket::Tcp(socket) => {
                 self.tcp.insert(socket, address.mtu, clock::random_seed()?);
             }
@@ -53,14 +73,22 @@ impl Sockets {
 
     /// Removes the socket of `local`.
     pub(crate) fn remove(&mut self, local: LocalId) {
+        self.receiver.remove(local);
         self.udp.remove(local);
         self.tcp.remove(local);
     }
 
-    /// The local addresses, and whether their socket has a backlog.
-    pub(crate) fn blocked(&self) -> impl Iterator<Item = (LocalId, bool)> {
-        let udp = self.udp.sockets().map(|socket| (socket.id(), self.udp.is_blocked(socket.id())));
-        let tcp = self.tcp.sockets().map(|socket| (socket.id(), self.tcp.is_blocked(socket.id())));
+    /// The local addresses, and what their sockets wait for.
+    pub(crate) fn interests(&self) -> impl Iterator<Item = (LocalId, Interest)> {
+        let udp = self.udp.sockets().map(|socket| {
+            let id = socket.id();
+            // What threads receive is not for the loop.
+            (id, Interest::of(!self.receiver.is_ahead(id), self.udp.is_blocked(id)))
+        });
+        let tcp = self.tcp.sockets().map(|socket| {
+            let id = socket.id();
+            (id, Interest::of(true, self.tcp.is_blocked(id)))
+        });
         udp.chain(tcp)
     }
 
@@ -71,8 +99,8 @@ impl Sockets {
         udp().or_else(tcp)
     }
 
-    /// Receives a batch at `local`. `take` gets each datagram, and returns whether it authenticated
-    /// its sender.
+    /// Receives a batch at `local`, unless threads do. `take` gets each datagram, and returns
+    /// whether it authenticated its sender.
     pub(crate) fn receive(
         &mut self,
         now: Instant,
@@ -81,17 +109,34 @@ impl Sockets {
         mut take: impl FnMut(SocketAddr, Ecn, &mut [u8]) -> bool,
     ) {
         let result = match self.udp.socket(local) {
-            Some(socket) => {
-                let received = socket.recv_batch(buffers, |remote, ecn, datagram| {
-                    take(remote, ecn, datagram);
-                });
-                received.map(drop)
-            }
+            Some(socket) => self.receiver.receive(socket, buffers, |remote, ecn, datagram| {
+                take(remote, ecn, datagram);
+            }),
             None => self.tcp.recv_batch(now, local, buffers, take),
         };
         if let Err(error) = result {
             log::debug!("receiving at local address {}: {error}", local.0);
         }
+    }
+
+    /// Takes the next batches that threads have received, see [`UdpReceiver::take`].
+    pub(crate) fn take(&self, take: impl FnMut(LocalId, SocketAddr, Ecn, (&mut [u8], Opened))) {
+        self.receiver.take(take);
+    }
+
+    /// Whether there is work for the threads that none has begun with.
+    pub(crate) fn has_work(&self) -> bool {
+        self.receiver.has_work()
+    }
+
+    /// Does a piece of that work. Returns whether there was any.
+    pub(crate) fn help(&self) -> bool {
+        self.receiver.help()
+    }
+
+    /// Messages that threads dropped because they were too long.
+    pub(crate) fn truncated(&self) -> u64 {
+        self.receiver.truncated()
     }
 
     /// A datagram from `from` that was taken earlier proved to be authentic.

@@ -256,7 +256,7 @@ enum Command {
     /// Measures mpip by UDP and TCP segments beside plain IP, MPTCP and wireguard-go, over 1, 2 and
     /// 4 paths without a limit.
     BenchPath(bench::Options),
-    /// Measures what one node's sending side carries with one thread, two, and so on.
+    /// Measures what one node's sending and receiving sides carry with one thread, two, and so on.
     BenchCores(cores::Options),
     /// Measures the daemon of this workspace beside that of a git revision, which it builds.
     BenchCompare {

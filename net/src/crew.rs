@@ -1,4 +1,4 @@
-//! Threads that do what needs no engine: they seal and send.
+//! Threads that do what needs no engine: they seal and send, receive and open.
 
 use core::fmt;
 use std::collections::VecDeque;
@@ -15,9 +15,14 @@ pub(crate) trait Work: Send + Sync {
 /// Threads that sleep until there is work. They end, after all that they were given, when this is
 /// dropped.
 pub(crate) struct Crew {
-    shared: Arc<Shared>,
+    desk: Desk,
     threads: Vec<JoinHandle<()>>,
 }
+
+/// Where a crew gets its work. What works for a crew may have it, unlike the crew itself, which no
+/// thread of its own may drop.
+#[derive(Clone, Default)]
+pub(crate) struct Desk(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
@@ -37,31 +42,43 @@ struct State {
 impl Crew {
     /// Starts `count` threads.
     pub(crate) fn start(count: usize) -> io::Result<Self> {
-        let mut crew = Self { shared: Arc::default(), threads: Vec::with_capacity(count) };
+        let mut crew = Self { desk: Desk::default(), threads: Vec::with_capacity(count) };
         for number in 1..=count {
-            let shared = Arc::clone(&crew.shared);
+            let shared = Arc::clone(&crew.desk.0);
             let thread = thread::Builder::new().name(format!("packets-{number}"));
             crew.threads.push(thread.spawn(move || shared.run())?);
         }
         Ok(crew)
     }
 
+    /// Where it gets its work.
+    pub(crate) fn desk(&self) -> &Desk {
+        &self.desk
+    }
+}
+
+impl Desk {
     /// Has `count` pieces of work done for `whom`, which has them already.
     pub(crate) fn give(&self, whom: &Arc<dyn Work>, count: usize) {
-        let mut state = lock(&self.shared.state);
+        let mut state = lock(&self.0.state);
         state.pieces.extend((0..count).map(|_| Arc::clone(whom)));
         let woken = state.asleep.min(count);
         state.asleep -= woken;
         drop(state);
         for _ in 0..woken {
-            self.shared.ready.notify_one();
+            self.0.ready.notify_one();
         }
+    }
+
+    /// Whether there is a piece of work for `whom` that no thread has begun with.
+    pub(crate) fn has(&self, whom: &Arc<dyn Work>) -> bool {
+        lock(&self.0.state).pieces.iter().any(|other| Arc::ptr_eq(other, whom))
     }
 
     /// Takes a piece of work for `whom` back, which the caller does then; `false` if threads have
     /// begun with all of them.
     pub(crate) fn take_back(&self, whom: &Arc<dyn Work>) -> bool {
-        let mut state = lock(&self.shared.state);
+        let mut state = lock(&self.0.state);
         let found = state.pieces.iter().position(|other| Arc::ptr_eq(other, whom));
         found.is_some_and(|index| state.pieces.remove(index).is_some())
     }
@@ -69,8 +86,8 @@ impl Crew {
 
 impl Drop for Crew {
     fn drop(&mut self) {
-        lock(&self.shared.state).ended = true;
-        self.shared.ready.notify_all();
+        lock(&self.desk.0.state).ended = true;
+        self.desk.0.ready.notify_all();
         for thread in self.threads.drain(..) {
             // A thread that panicked has told so.
             let _ = thread.join();
@@ -81,6 +98,12 @@ impl Drop for Crew {
 impl fmt::Debug for Crew {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Crew({})", self.threads.len())
+    }
+}
+
+impl fmt::Debug for Desk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Desk")
     }
 }
 
@@ -130,8 +153,8 @@ mod tests {
         let whom: Arc<dyn Work> = Arc::clone(&count) as Arc<dyn Work>;
         let mut taken = 0;
         for _ in 0..500 {
-            crew.give(&whom, 3);
-            taken += usize::from(crew.take_back(&whom));
+            crew.desk().give(&whom, 3);
+            taken += usize::from(crew.desk().take_back(&whom));
         }
         drop(crew);
         assert_eq!(count.0.load(Ordering::Relaxed) + taken, 1_500);
@@ -145,7 +168,7 @@ mod tests {
             for round in 0..400 {
                 for (index, count) in counts.iter().enumerate() {
                     let whom: Arc<dyn Work> = Arc::clone(count) as Arc<dyn Work>;
-                    crew.give(&whom, (round + index) % 4);
+                    crew.desk().give(&whom, (round + index) % 4);
                 }
             }
             drop(crew);

@@ -54,6 +54,11 @@ impl<T> InOrder<T> {
         Some(thing)
     }
 
+    /// Whether the next thing that comes out is done.
+    pub(crate) fn has_next(&self) -> bool {
+        self.done.front().is_some_and(Option::is_some)
+    }
+
     /// Removes all that nobody works on.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> {
         let done = self.done.iter_mut().filter_map(Option::take);

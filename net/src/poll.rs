@@ -17,6 +17,8 @@ const MAX_EVENTS: usize = 64;
 pub enum Interest {
     /// Something can be read.
     Readable,
+    /// Something can be written.
+    Writable,
     /// Something can be read or written.
     ReadableWritable,
     /// Nothing but errors and hang-ups: the source is paused.
@@ -24,9 +26,20 @@ pub enum Interest {
 }
 
 impl Interest {
+    /// The interest in reading, writing, both or nothing.
+    pub fn of(read: bool, write: bool) -> Self {
+        match (read, write) {
+            (true, true) => Self::ReadableWritable,
+            (true, false) => Self::Readable,
+            (false, true) => Self::Writable,
+            (false, false) => Self::Nothing,
+        }
+    }
+
     fn flags(self) -> epoll::EventFlags {
         match self {
             Self::Readable => epoll::EventFlags::IN,
+            Self::Writable => epoll::EventFlags::OUT,
             Self::ReadableWritable => epoll::EventFlags::IN | epoll::EventFlags::OUT,
             Self::Nothing => epoll::EventFlags::empty(),
         }

@@ -1,9 +1,11 @@
 //! UDP sockets, one per local address, that send and receive many datagrams per system call.
 //!
-//! This file has the socket and its receive side, `send` the [`UdpSender`] with a queue per socket.
+//! This file has the socket, `send` the [`UdpSender`] with a queue per socket, `inlet` the
+//! [`UdpReceiver`], whose threads receive and open.
 //! `errors` reads what ICMP reports, `probe` finds out which offloads the kernel has.
 
 mod errors;
+mod inlet;
 mod probe;
 mod send;
 
@@ -18,6 +20,7 @@ use crate::socket::SocketKind;
 use crate::socket::options::{local_address, set_buffers, set_option, set_packet_options};
 use crate::socket::receive::receive;
 pub use crate::socket::{BindError, ReceiveBuffers, SendCounters, SendError, SocketConfig};
+pub use inlet::UdpReceiver;
 pub use probe::Granted;
 pub use send::UdpSender;
 
@@ -77,21 +80,32 @@ impl UdpSocket {
         buffers: &mut ReceiveBuffers,
         mut take: impl FnMut(SocketAddr, Ecn, &mut [u8]),
     ) -> io::Result<usize> {
+        self.recv_messages(buffers, usize::MAX)?;
         let mut datagrams = 0;
-        receive(self.fd.as_fd(), buffers, |remote, ecn, size, message| {
-            let size = size.map_or(message.len(), usize::from);
-            for datagram in message.chunks_mut(size.max(1)) {
-                datagrams += 1;
-                take(remote, ecn, datagram);
-            }
-        })?;
+        take_datagrams(buffers, |remote, ecn, datagram| {
+            datagrams += 1;
+            take(remote, ecn, datagram);
+        });
         Ok(datagrams)
+    }
+
+    /// Receives the messages that have arrived, at most one per buffer and at most `limit`.
+    fn recv_messages(&self, buffers: &mut ReceiveBuffers, limit: usize) -> io::Result<()> {
+        receive(self.fd.as_fd(), buffers, limit).map(drop)
     }
 }
 
 impl AsFd for UdpSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+/// Calls `take` for each datagram that is in `buffers`.
+fn take_datagrams(buffers: &mut ReceiveBuffers, mut take: impl FnMut(SocketAddr, Ecn, &mut [u8])) {
+    for message in buffers.messages() {
+        let (remote, ecn) = (message.remote, message.ecn);
+        message.datagrams().for_each(|datagram| take(remote, ecn, datagram));
     }
 }
 

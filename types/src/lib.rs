@@ -17,6 +17,7 @@ mod bucket;
 mod buffer;
 mod ecn;
 mod intervals;
+mod opening;
 pub mod packet;
 pub mod parameters;
 mod ports;
@@ -34,6 +35,7 @@ pub use buffer::{
 };
 pub use ecn::Ecn;
 pub use intervals::Intervals;
+pub use opening::{Open, Opened};
 pub use ports::PortSet;
 pub use prefix::{Prefix, PrefixError};
 pub use sealing::{Seal, Sealing, Sealings};

@@ -187,7 +187,7 @@ impl Association {
         let epoch = Epoch {
             local_index: index,
             peer_index,
-            keys: completed.secrets.into_keys(aead).into(),
+            keys: cx.shared.epoch_keys(index, completed.secrets.into_keys(aead), &self.limits),
             created: now,
             origin,
             sealed: 0,
@@ -278,7 +278,7 @@ impl Association {
             cx.shared.indices.remove(&local_index);
             error.to_string()
         })?;
-        let keys = secrets.into_keys(aead).into();
+        let keys = cx.shared.epoch_keys(local_index, secrets.into_keys(aead), &self.limits);
         let epoch = Epoch { local_index, peer_index, keys, created: now, origin, sealed: 0 };
         let mut retired = Vec::new();
         self.keys.offer(epoch, &mut retired);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use mpip_wire::{
     CompactFrameHeader, Feedback, Frame, Frames, NetworkFields, PathId, SessionFields, SessionId,
-    TransportHeader,
+    TAG_LEN, TransportHeader,
 };
 
 use super::Association;
@@ -26,7 +26,7 @@ use mpip_transport::clock_difference;
 use mpip_transport::{Challenge, PathState};
 use mpip_types::Instant;
 use mpip_types::packet::{Endpoint, Header, SessionKey, mark_ce, protocol};
-use mpip_types::{Checksum, Ecn, InnerPacket, PacketSink, PathAddress};
+use mpip_types::{Checksum, Ecn, InnerPacket, Opened, PacketSink, PathAddress};
 
 /// Time for which CoDel excuses queuing delay after a path was drained to measure its minimum RTT.
 /// A signal would cost the inner TCP a third of its window for seconds.
@@ -37,13 +37,13 @@ const ACK_MAX: usize = 128;
 
 impl Association {
     /// Handles a transport datagram, given with its checked clear header and the header's length.
-    /// The datagram is opened in place.
+    /// The datagram is opened in place, unless it was before.
     pub(crate) fn on_transport(
         &mut self,
         now: Instant,
         (from, ecn): (PathAddress, Ecn),
         (header, header_len): (TransportHeader, usize),
-        datagram: &mut [u8],
+        (datagram, opened): (&mut [u8], Opened),
         cx: &mut Context<'_>,
         packets: &mut impl PacketSink,
     ) -> Result<(), DropReason> {
@@ -53,16 +53,28 @@ impl Association {
         let anew = self.begins_anew(header.receiver.0);
         let known = if anew { None } else { self.paths.find(header.path) };
         let replay = known.map(|index| &self.paths[index].replay);
-        let number = header.number.expand(replay.and_then(mpip_crypto::ReplayWindow::largest));
+        let number = match opened {
+            Opened::Authentic { number, .. } => number,
+            _ => header.number.expand(replay.and_then(mpip_crypto::ReplayWindow::largest)),
+        };
         if replay.is_some_and(|replay| replay.check(number).is_err()) {
             return Err(DropReason::Replay);
         }
         let (clear, sealed) = datagram.split_at_mut(header_len);
-        let plain = epoch
-            .keys
-            .receive
-            .open_in_place(header.path.0, number, clear, sealed)
-            .map_err(|_| DropReason::Authentication)?;
+        let plain = match opened {
+            Opened::NotYet => epoch
+                .keys
+                .receive
+                .open_in_place(header.path, number, clear, sealed)
+                .map_err(|_| DropReason::Authentication)?,
+            Opened::Authentic { key, .. } if epoch.keys.receive.is_named(key) => {
+                let plain_len = sealed.len() - TAG_LEN;
+                &mut sealed[..plain_len]
+            }
+            // The key that opened it was erased meanwhile, and another one has its index.
+            Opened::Authentic { .. } => return Err(DropReason::UnknownIndex),
+            Opened::Forged => return Err(DropReason::Authentication),
+        };
         Frames::check(plain).map_err(|error| match error {
             mpip_wire::Error::Work { .. } => DropReason::TooMuchWork,
             _ => DropReason::Malformed,
@@ -99,6 +111,21 @@ impl Association {
         }
         self.on_frames(now, cx, index, from, plain, (number, ecn), packets);
         Ok(())
+    }
+
+    /// Tells those who open datagrams before the engine, if there are any, what has been received.
+    /// It has to be done before feedback is sent, and before new keys are handed out.
+    pub(crate) fn tell_lanes(&self, cx: &Context<'_>) {
+        if cx.shared.shared_keys.is_none() {
+            return;
+        }
+        for epoch in self.keys.epochs() {
+            // A new association has none of these paths.
+            let none = self.begins_anew(epoch.local_index);
+            let paths = self.paths.iter().filter(|_| !none);
+            let lanes = paths.filter_map(|path| Some((path.id, path.replay.largest()?)));
+            epoch.keys.receive.tell(lanes);
+        }
     }
 
     /// Whether this node is opening path `index` and waits for the first response: then only the

@@ -9,6 +9,7 @@ use mpip_wire::{
 
 use super::Association;
 use crate::parts::keys;
+use crate::parts::sizes::NUMBER_LEN;
 #[cfg(test)]
 use crate::session::{Incoming, Outgoing};
 use mpip_types::Instant;
@@ -39,7 +40,7 @@ impl Association {
         let mut sealed = datagram[header_len..].to_vec();
         let receive = &epoch.keys.receive;
         let clear = &datagram[..header_len];
-        let plain = receive.open_in_place(header.path.0, number, clear, &mut sealed).ok()?.to_vec();
+        let plain = receive.open_in_place(header.path, number, clear, &mut sealed).ok()?.to_vec();
         Some(Peeked { path: header.path.0, number, index: header.receiver.0, plain })
     }
 
@@ -96,11 +97,21 @@ impl Association {
 
     /// Seals any plaintext for any path and number.
     pub(crate) fn seal_plain(&self, path: u16, number: u64, plain: &[u8]) -> Option<Vec<u8>> {
+        self.seal_numbered(path, (number, NUMBER_LEN), plain)
+    }
+
+    /// As [`seal_plain`](Self::seal_plain), with as many bytes of the number as stand beside it.
+    pub(crate) fn seal_numbered(
+        &self,
+        path: u16,
+        (number, len): (u64, usize),
+        plain: &[u8],
+    ) -> Option<Vec<u8>> {
         let epoch = self.keys.current()?;
         let header = TransportHeader {
             path: PathId(path),
             receiver: ReceiverIndex(epoch.peer_index),
-            number: TruncatedNumber::new(number, 4),
+            number: TruncatedNumber::new(number, len),
         };
         let mut datagram = vec![0; header.encoded_len()];
         header.emit(&mut datagram).expect("room for the header");

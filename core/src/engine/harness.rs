@@ -19,7 +19,7 @@ use mpip_crypto::PrivateKey;
 use mpip_transport::PathState;
 use mpip_transport::cc::CongestionControlKind;
 use mpip_types::Encapsulation;
-use mpip_types::{InnerPacket, Slot};
+use mpip_types::{InnerPacket, Open, Slot};
 use mpip_types::{Offload, PacketBuf, PacketPool};
 
 /// Datagrams and packets that an engine produced.
@@ -103,10 +103,12 @@ pub(crate) struct Pair {
     pub(crate) arrived: [u64; 2],
     /// Number of timeouts handled.
     pub(crate) steps: u64,
+    /// The keys with which each host opens datagrams as soon as they are sent to it, if it does.
+    pub(crate) ahead: Option<[BTreeMap<u32, Arc<dyn Open>>; 2]>,
 }
 
-/// Receiver, source as the receiver sees it, ECN field, bytes.
-type OnWire = (usize, PathAddress, Ecn, Vec<u8>);
+/// Receiver, source as the receiver sees it, ECN field, bytes, and what became of them already.
+type OnWire = (usize, PathAddress, Ecn, Vec<u8>, Opened);
 
 /// A tapped datagram.
 #[derive(Clone)]
@@ -272,6 +274,7 @@ impl Pair {
             ledger: BTreeMap::new(),
             arrived: [0; 2],
             steps: 0,
+            ahead: None,
         }
     }
 
@@ -345,6 +348,31 @@ impl Pair {
         PathAddress { local: LocalId(link), remote }
     }
 
+    /// Both hosts open datagrams before their engines get them, from now on.
+    pub(crate) fn share_keys(&mut self) {
+        self.engines.iter_mut().for_each(Engine::share_keys);
+        self.ahead = Some(Default::default());
+    }
+
+    /// Takes the keys with which `host` opens datagrams before its engine does.
+    pub(crate) fn follow_keys(&mut self, host: usize) {
+        let Some(keys) = &mut self.ahead else { return };
+        while let Some(KeyChange { index, key }) = self.engines[host].poll_key() {
+            match key {
+                Some(key) => keys[host].insert(index, key),
+                None => keys[host].remove(&index),
+            };
+        }
+    }
+
+    /// Opens a datagram for `host`, if it has keys for that already.
+    pub(crate) fn open_ahead(&self, host: usize, datagram: &mut [u8]) -> Opened {
+        let Some(keys) = &self.ahead else { return Opened::NotYet };
+        let index = crate::receiver_index(datagram);
+        let key = index.and_then(|index| keys[host].get(&index));
+        key.map_or(Opened::NotYet, |key| key.open(datagram))
+    }
+
     pub(crate) fn collect(&mut self, host: usize) {
         self.out[host].settle();
         for (to, bytes) in core::mem::take(&mut self.out[host].datagrams) {
@@ -377,7 +405,9 @@ impl Pair {
             let at = self.now + Duration::from_millis(delay);
             let from = PathAddress { local: LocalId(remote_link), ..self.source(host, to) };
             let ecn = (self.network)(host, to.local.0, ecn);
-            self.wire.insert((at, self.sent), (1 - host, from, ecn, bytes));
+            let (mut bytes, to) = (bytes, 1 - host);
+            let opened = self.open_ahead(to, &mut bytes);
+            self.wire.insert((at, self.sent), (to, from, ecn, bytes, opened));
         }
     }
 
@@ -394,13 +424,14 @@ impl Pair {
             while let Some(entry) = self.wire.first_entry()
                 && entry.key().0 <= self.now
             {
-                let (host, from, ecn, mut bytes) = entry.remove();
+                let (host, from, ecn, mut bytes, opened) = entry.remove();
                 self.arrived[host] += 1;
                 let Out { packets, .. } = &mut self.out[host];
                 let mut packets = Packets(packets);
                 let engine = &mut self.engines[host];
                 let message = bytes[0];
-                let handled = engine.handle_datagram(self.now, from, ecn, &mut bytes, &mut packets);
+                let datagram = (&mut bytes[..], opened);
+                let handled = engine.handle_opened(self.now, from, ecn, datagram, &mut packets);
                 self.proved.extend(handled.ok().map(|sender| (message, sender)));
                 let _ = self.do_work(host);
                 self.collect(host);
@@ -421,6 +452,7 @@ impl Pair {
                     &mut Packets(&mut packets),
                 );
                 self.out[host].packets.extend(packets);
+                self.follow_keys(host);
                 let _ = self.do_work(host);
                 self.collect(host);
             }

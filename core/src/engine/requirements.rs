@@ -18,6 +18,7 @@ mod many_peers;
 mod memory;
 mod moving;
 mod mtu;
+mod opened;
 mod opener;
 mod paths;
 mod pauses;

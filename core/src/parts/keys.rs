@@ -6,9 +6,11 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use mpip_crypto::{Keys, OpenKey, SealKey};
+use mpip_crypto::SealKey;
 
 use mpip_types::{Instant, Seal};
+
+use super::receive_key::ReceiveKey;
 
 /// Age at which the initiator of an epoch renews the keys, as in WireGuard.
 pub(crate) const REKEY_AFTER: Duration = Duration::from_secs(120);
@@ -37,13 +39,13 @@ pub(crate) struct Origin {
 pub(crate) struct EpochKeys {
     /// Seals what this node sends. Sinks that seal later share it.
     pub(crate) send: Arc<dyn Seal>,
-    /// Opens what this node receives.
-    pub(crate) receive: OpenKey,
+    /// Opens what this node receives. Threads that open before the engine does share it.
+    pub(crate) receive: Arc<ReceiveKey>,
 }
 
-impl From<Keys> for EpochKeys {
-    fn from(keys: Keys) -> Self {
-        Self { send: Arc::new(Sealer(keys.send)), receive: keys.receive }
+impl EpochKeys {
+    pub(crate) fn new(send: SealKey, receive: ReceiveKey) -> Self {
+        Self { send: Arc::new(Sealer(send)), receive: Arc::new(receive) }
     }
 }
 
@@ -100,6 +102,11 @@ impl KeyRing {
 
     pub(crate) fn len(&self) -> usize {
         [&self.current, &self.previous, &self.next].into_iter().flatten().count()
+    }
+
+    /// All epochs.
+    pub(crate) fn epochs(&self) -> impl Iterator<Item = &Epoch> {
+        [&self.current, &self.next, &self.previous].into_iter().flatten()
     }
 
     /// The epoch with the receiver index `index`.

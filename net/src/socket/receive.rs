@@ -15,13 +15,44 @@ use super::cmsg::Control;
 const BUFFER_LEN: usize = 65_536;
 
 /// Most messages per system call.
-const MAX_BUFFERS: usize = 32;
+pub(crate) const MAX_BUFFERS: usize = 32;
 
-/// Buffers for received messages. Sockets share them, one after the other.
+/// Buffers for received messages, and the messages in them. Sockets share them, one after the
+/// other.
 #[derive(Debug)]
 pub struct ReceiveBuffers {
     bytes: Box<[u8]>,
+    /// The messages received last, in the order of arrival.
+    messages: Vec<Place>,
     truncated: u64,
+}
+
+/// Where a message is, and what came with it.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    buffer: usize,
+    len: usize,
+    remote: SocketAddr,
+    ecn: Ecn,
+    size: Option<u16>,
+}
+
+/// A received message.
+#[derive(Debug)]
+pub(crate) struct Message<'a> {
+    pub(crate) remote: SocketAddr,
+    pub(crate) ecn: Ecn,
+    /// Bytes of each of its datagrams but the last, if the kernel gathered several.
+    size: Option<u16>,
+    pub(crate) bytes: &'a mut [u8],
+}
+
+impl<'a> Message<'a> {
+    /// Its datagrams.
+    pub(crate) fn datagrams(self) -> impl Iterator<Item = &'a mut [u8]> {
+        let size = self.size.map_or(self.bytes.len(), usize::from);
+        self.bytes.chunks_mut(size.max(1))
+    }
 }
 
 impl ReceiveBuffers {
@@ -29,31 +60,54 @@ impl ReceiveBuffers {
     /// kernel gathered.
     pub fn new(count: usize) -> Self {
         let count = count.clamp(1, MAX_BUFFERS);
-        Self { bytes: vec![0; count * BUFFER_LEN].into(), truncated: 0 }
+        let messages = Vec::with_capacity(count);
+        Self { bytes: vec![0; count * BUFFER_LEN].into(), messages, truncated: 0 }
     }
 
     /// Number of messages dropped because they were longer than a buffer or not from an IP address.
     pub fn truncated(&self) -> u64 {
         self.truncated
     }
+
+    /// The messages received last, in the order of arrival.
+    pub(crate) fn messages(&mut self) -> impl Iterator<Item = Message<'_>> {
+        let mut chunks = self.bytes.chunks_exact_mut(BUFFER_LEN).enumerate();
+        self.messages.iter().map(move |place| {
+            let Place { remote, ecn, size, .. } = *place;
+            let chunk = chunks.find(|(index, _)| *index == place.buffer);
+            let (_, chunk) = chunk.expect("places are those of buffers, in order");
+            Message { remote, ecn, size, bytes: &mut chunk[..place.len] }
+        })
+    }
+
+    /// How many messages like those received last have `bytes` bytes: 1 to all buffers.
+    pub(crate) fn messages_of(&self, bytes: usize) -> usize {
+        let mean = self.len().checked_div(self.messages.len()).unwrap_or(0);
+        bytes.checked_div(mean).unwrap_or(MAX_BUFFERS).clamp(1, MAX_BUFFERS)
+    }
+
+    /// Bytes of the messages received last.
+    pub(crate) fn len(&self) -> usize {
+        self.messages.iter().map(|place| place.len).sum()
+    }
 }
 
-/// Receives the messages that have arrived, at most one per buffer, and calls `take` for each in
-/// the order of arrival: with its source, its ECN field, and the length of its datagrams if it
-/// holds several. Returns whether all buffers were filled, so that more may be waiting.
+/// Receives the messages that have arrived, at most one per buffer and at most `limit`, in place of
+/// those received before. Returns whether so many were there, so that more may be waiting.
 pub(crate) fn receive(
     socket: BorrowedFd<'_>,
     buffers: &mut ReceiveBuffers,
-    mut take: impl FnMut(SocketAddr, Ecn, Option<u16>, &mut [u8]),
+    limit: usize,
 ) -> io::Result<bool> {
+    buffers.messages.clear();
     let mut addresses = [RawAddress::default(); MAX_BUFFERS];
     let mut controls = [Control::EMPTY; MAX_BUFFERS];
     // SAFETY: both are plain data, for which zero is valid.
     let mut vectors: [libc::iovec; MAX_BUFFERS] = unsafe { zeroed() };
     // SAFETY: as above.
     let mut messages: [libc::mmsghdr; MAX_BUFFERS] = unsafe { zeroed() };
-    let count = buffers.bytes.len() / BUFFER_LEN;
-    for (index, chunk) in buffers.bytes.chunks_exact_mut(BUFFER_LEN).enumerate() {
+    let count = (buffers.bytes.len() / BUFFER_LEN).min(limit);
+    for (index, chunk) in buffers.bytes.chunks_exact_mut(BUFFER_LEN).take(count).enumerate() {
         vectors[index] = libc::iovec { iov_base: chunk.as_mut_ptr().cast(), iov_len: chunk.len() };
         let header = &mut messages[index].msg_hdr;
         header.msg_name = addresses[index].as_mut_ptr().cast();
@@ -80,8 +134,7 @@ pub(crate) fn receive(
             _ => Err(error),
         };
     };
-    let chunks = buffers.bytes.chunks_exact_mut(BUFFER_LEN);
-    for (index, chunk) in chunks.take(received).enumerate() {
+    for index in 0..received {
         let header = &messages[index].msg_hdr;
         let remote = addresses[index].to_socket_address();
         let whole = header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) == 0;
@@ -91,7 +144,7 @@ pub(crate) fn receive(
         };
         let (size, ecn) = controls[index].received(header.msg_controllen as usize);
         let len = usize::try_from(messages[index].msg_len).unwrap_or(0).min(BUFFER_LEN);
-        take(remote, ecn, size, &mut chunk[..len]);
+        buffers.messages.push(Place { buffer: index, len, remote, ecn, size });
     }
     Ok(received == count)
 }

@@ -30,7 +30,7 @@ use crate::socket::queues::Queues;
 use crate::socket::queues::Report;
 use crate::socket::queues::Room;
 use crate::socket::queues::SendQueue;
-use crate::socket::receive::receive;
+use crate::socket::receive::{MAX_BUFFERS, Message, receive};
 
 /// Size of the buffer for datagrams, in bytes. When it is full they are sent without a flush.
 const BUFFER_LEN: usize = 128 << 10;
@@ -94,11 +94,12 @@ impl TcpSender {
         let Queue { socket, endpoint, .. } = queue;
         let local = socket.address();
         for _ in 0..ROUNDS {
-            let full = receive(socket.as_fd(), buffers, |source, ecn, _, message| {
-                receive_segment(now, endpoint, local, source, message, |remote, datagram| {
+            let full = receive(socket.as_fd(), buffers, MAX_BUFFERS)?;
+            for Message { remote: source, ecn, bytes, .. } in buffers.messages() {
+                receive_segment(now, endpoint, local, source, bytes, |remote, datagram| {
                     take(remote, ecn, datagram)
                 });
-            })?;
+            }
             if !full {
                 break;
             }

@@ -58,10 +58,16 @@ impl UdpSender {
         Ok(Self { notices, crew, ..Self::default() })
     }
 
+    /// The threads, if there are any besides the caller's.
+    pub(super) fn crew(&self) -> Option<&Arc<Crew>> {
+        self.crew.as_ref()
+    }
+
     /// Adds a socket. It replaces one with the same id, whose backlog is dropped.
     pub fn insert(&mut self, socket: Arc<UdpSocket>) {
         let lane = Lane::new(socket, Arc::clone(&self.notices));
-        self.queues.insert(Queue::new(lane, self.crew.clone()));
+        let desk = self.crew.as_ref().map(|crew| crew.desk().clone());
+        self.queues.insert(Queue::new(lane, desk));
     }
 
     /// Removes the socket of `local` and drops its backlog. The socket closes once nobody else

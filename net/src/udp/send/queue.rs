@@ -9,7 +9,7 @@ use mpip_types::{Ecn, LocalId};
 use super::super::UdpSocket;
 use super::lane::Lane;
 use super::message::{MAX_MESSAGE, Message};
-use crate::crew::{Crew, Work};
+use crate::crew::{Desk, Work};
 use crate::socket::SendError;
 use crate::socket::batch::Batch;
 use crate::socket::queues::{Report, Room, SendQueue};
@@ -28,8 +28,8 @@ const WORTH_HANDING_OVER: usize = 16 << 10;
 #[derive(Debug)]
 pub(super) struct Queue {
     lane: Arc<Lane>,
-    /// Seals and sends; without it the engine's thread does.
-    crew: Option<Arc<Crew>>,
+    /// Where the work of sealing and sending is given; without it the engine's thread does it.
+    crew: Option<Desk>,
     messages: Vec<Message>,
     /// Messages that have left, for their memory.
     spare: Vec<Message>,
@@ -68,7 +68,7 @@ impl SendQueue for Queue {
 }
 
 impl Queue {
-    pub(super) fn new(lane: Lane, crew: Option<Arc<Crew>>) -> Self {
+    pub(super) fn new(lane: Lane, crew: Option<Desk>) -> Self {
         Self {
             lane: Arc::new(lane),
             crew,
@@ -170,7 +170,7 @@ impl Queue {
         if !worth && lane.send(messages, spare) {
             return;
         }
-        let (crew, count) = (Arc::clone(crew), messages.len());
+        let (crew, count) = (crew.clone(), messages.len());
         lane.hand_over(messages, spare);
         crew.give(&self.whom(), count);
     }
