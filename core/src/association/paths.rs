@@ -21,6 +21,7 @@ use crate::scheduler::{Candidate, PERIOD};
 use crate::shared::Context;
 use crate::trace::What;
 use mpip_transport::bottleneck::regroup;
+use mpip_transport::cc::CongestionControlKind;
 use mpip_transport::rest::{REST_PERIOD, Rest};
 use mpip_transport::{Challenge, MAX_PROBE_INTERVAL, PathState, Silence};
 use mpip_types::Instant;
@@ -526,7 +527,10 @@ impl Association {
     fn tune_queue(&mut self, paths: &[Candidate]) {
         let Parameters { codel: base, codel_tuning: tuning, thinning, .. } = &*self.parameters;
         let in_turn = || paths.iter().filter(|path| !self.selection.guard.leaves_out(path.id));
-        let first = in_turn().map(|path| path.delay).min();
+        // A control that fills the path's queue until it overflows causes the repairs itself.
+        let overflows = self.config.congestion_control != CongestionControlKind::Bbr;
+        let own = |path: &Candidate| if overflows { path.repair } else { 0 };
+        let first = in_turn().map(|path| path.delay + own(path)).min();
         let last = in_turn().map(|path| path.delay + path.repair).max();
         let spread = match (first, last) {
             (Some(min), Some(max)) => Duration::from_micros((max - min).unsigned_abs()),
