@@ -2,24 +2,21 @@
 
 use core::time::Duration;
 
-use crate::common::{both, link};
+use crate::common::{both, link, share_of_limit};
 use mpip_link::LinkConfig;
 use mpip_sim::clock::SECOND;
-use mpip_sim::measure::{Measurement, Scenario, Subject, limit, measure};
+use mpip_sim::measure::{Measurement, Scenario};
 use mpip_sim::spec::TcpControl;
 
 /// Share of the physical limit that mpip reaches over `paths`.
 fn share(paths: &[(LinkConfig, LinkConfig)]) -> (f64, Measurement) {
-    let scenario = Scenario {
+    share_of_limit(&Scenario {
         paths: paths.to_vec(),
         sender: TcpControl::CUBIC.into(),
         duration: 20 * SECOND,
         from: 3 * SECOND,
         seed: 1,
-    };
-    let found = measure(&scenario, Subject::MPIP);
-    assert!(found.violations.is_empty(), "{:?}", found.violations);
-    (found.goodput / limit(paths).expect("the links have a rate"), found)
+    })
 }
 
 #[test]

@@ -5,18 +5,15 @@ use core::time::Duration;
 
 use mpip_link::LinkConfig;
 use mpip_sim::clock::SECOND;
-use mpip_sim::measure::{Scenario, Sender, Subject, limit, measure};
+use mpip_sim::measure::{Scenario, Sender};
 
-use crate::common::{both, link};
+use crate::common::{both, link, share_of_limit};
 
 /// Share of the limit with `sender`, from the start.
 fn share(paths: &[(LinkConfig, LinkConfig)], sender: &str) -> f64 {
     let sender = Sender::from_name(sender).expect("there is such a sender");
     let paths = paths.to_vec();
-    let scenario = Scenario { paths, sender, duration: 15 * SECOND, from: 0, seed: 1 };
-    let found = measure(&scenario, Subject::MPIP);
-    assert!(found.violations.is_empty(), "{:?}", found.violations);
-    found.goodput / limit(&scenario.paths).expect("the links have rates")
+    share_of_limit(&Scenario { paths, sender, duration: 15 * SECOND, from: 0, seed: 1 }).0
 }
 
 #[test]

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use mpip_link::{LinkConfig, QueueLimit};
 use mpip_sim::clock::{Nanos, SECOND};
+use mpip_sim::measure::{Measurement, Scenario, Subject, limit, measure};
 use mpip_sim::packet::protocol;
 use mpip_sim::spec::{FlowSpec, System, Traffic, WorldSpec};
 use mpip_sim::world::{Observe, World};
@@ -67,4 +68,19 @@ pub(crate) fn observed(spec: WorldSpec) -> World {
 pub(crate) fn assert_sound(world: &World) {
     let found: Vec<_> = world.violations().iter().map(ToString::to_string).collect();
     assert!(found.is_empty(), "{found:#?}");
+}
+
+/// Share of the physical limit that a transfer through mpip reaches, and all that was measured.
+/// Nothing was wrong meanwhile.
+pub(crate) fn share_of_limit(scenario: &Scenario) -> (f64, Measurement) {
+    let found = measure(scenario, Subject::MPIP);
+    assert!(found.violations.is_empty(), "{scenario:?}: {:?}", found.violations);
+    (found.goodput / limit(&scenario.paths).expect("the links have a rate"), found)
+}
+
+/// The median of that share over three seeds, in place of the scenario's own.
+pub(crate) fn median_share(scenario: &Scenario, seeds: [u64; 3]) -> f64 {
+    let mut shares = seeds.map(|seed| share_of_limit(&Scenario { seed, ..scenario.clone() }).0);
+    shares.sort_by(f64::total_cmp);
+    shares[1]
 }
