@@ -19,3 +19,4 @@ pub(crate) mod selection;
 pub(crate) mod sending;
 pub(crate) mod sizes;
 pub(crate) mod tiers;
+pub(crate) mod withheld;

@@ -10,12 +10,14 @@ use mpip_wire::{PathId, SessionFields, SessionId};
 use crate::aggregation::{Aggregation, Ahead};
 use crate::interactive::Credit;
 use crate::omission::SessionHeader;
-use crate::parameters::{AggregationParameters, FallBackParameters, UdpTransportParameters};
+use crate::parameters::{
+    AggregationParameters, FallBackParameters, ThinningParameters, UdpTransportParameters,
+};
 use crate::recent_paths::RecentPaths;
 use crate::repeated_segment::RepeatedSegment;
 use crate::resequencer::{Resequencer, WAIT_BUCKETS};
 use crate::rules::KnownRules;
-use crate::thinning::Thinning;
+use crate::thinning::{HiddenThinning, Progress, Thinning};
 use crate::window::DuplicateWindow;
 use mpip_types::Instant;
 use mpip_types::packet::{Endpoint, MAX_WINDOW, SessionKey, protocol};
@@ -42,6 +44,8 @@ pub(crate) struct Outgoing {
     queue_end: Option<u32>,
     /// Thinning of the peer's acknowledgements.
     thinning: Thinning,
+    /// The same of acknowledgements that cannot be read.
+    hidden: Option<Box<HiddenThinning>>,
     /// Aggregation of them.
     aggregation: Aggregation,
     /// Whether the peer sends to this connection, too.
@@ -68,6 +72,7 @@ impl Outgoing {
             stream_end: None,
             queue_end: None,
             thinning: Thinning::default(),
+            hidden: None,
             aggregation: Aggregation::default(),
             answered: false,
             answers_ordered: false,
@@ -141,6 +146,25 @@ impl Outgoing {
         }
         let ahead = Ahead { waits: waits.is_some(), farthest: rules.farthest };
         self.aggregation.passes(now, ack, end, ahead, rules.aggregation)
+    }
+
+    /// Until when a small packet of the peer, which may be an acknowledgement that cannot be read,
+    /// is withheld; `None` if it is delivered at once. `waits`: since when the session has had more
+    /// data than the paths carry.
+    pub(crate) fn withholds_until(
+        &mut self,
+        now: Instant,
+        progress: Progress,
+        waits: Option<Instant>,
+        parameters: &ThinningParameters,
+    ) -> Option<Instant> {
+        match &mut self.hidden {
+            Some(hidden) => hidden.holds_until(now, progress, waits, parameters),
+            None => {
+                self.hidden = Some(Box::new(HiddenThinning::new(now, progress)));
+                None
+            }
+        }
     }
 
     /// The peer acknowledges this host's SYN.

@@ -19,9 +19,13 @@ use mpip_types::Instant;
 use mpip_types::packet::MAX_WINDOW;
 
 mod growth;
+mod hidden;
+mod rounds;
 
 use crate::rtt_sample::RttSample;
 use growth::{Growth, RESPONSE};
+pub(crate) use hidden::{HiddenThinning, Progress};
+use rounds::Rounds;
 
 /// An acknowledgement passes when it covers this part of the round's peak flight (divisor). Less
 /// would let the data in flight shrink with bursty arrivals.
@@ -33,31 +37,18 @@ const TRAIN_GAP: Duration = Duration::from_millis(3);
 /// known, µs. The kind is known a few short round trips later; the train of a nearby link would
 /// have ended slow start by then.
 const SHORT_RTT: u32 = 10_000;
-/// Round trips without growth after which slow start is over. Round trips in which the sender had
-/// too little to send do not count.
-const FLAT_ROUNDS: u8 = 3;
 
 /// State of one direction of a TCP connection, for the current round trip.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Thinning {
-    /// Start of the round, and the end of the stream at that time.
-    began: Instant,
-    end: u32,
+    rounds: Rounds,
     /// When the last acknowledgement passed.
     last: Instant,
-    /// Most bytes in flight as the sender sees it, in this round and in any earlier one.
-    peak: u32,
-    earlier_peak: u32,
     /// The last acknowledgement that passed, and the highest one seen.
     passed: u32,
     seen: u32,
-    /// Rounds without a new peak, less the others, plus retransmissions. From [`FLAT_ROUNDS`] on,
-    /// slow start is over for good.
-    flat_rounds: u8,
     /// An acknowledgement has been seen.
     begun: bool,
-    /// Everything was acknowledged in this round or before it: the application limited the sender.
-    ran_out: bool,
     /// Acknowledgements that pass regardless of what they cover.
     must_pass: u8,
     growth: Growth,
@@ -89,12 +80,8 @@ impl Thinning {
         self.measure(now, ack);
         if !self.begun || strange && !old {
             // Otherwise it is another connection between the same ports.
-            let peak = if flight < MAX_WINDOW { flight } else { 0 };
-            let began = now;
             *self = Self {
-                began,
-                end,
-                peak,
+                rounds: Rounds::new(now, end, flight),
                 last: now,
                 passed: ack,
                 seen: ack,
@@ -111,15 +98,16 @@ impl Thinning {
         if !behind(self.seen) {
             self.seen = ack;
         }
-        self.peak = self.peak.max(flight + covered);
+        self.rounds.on_flight(flight + covered);
         // A younger backlog comes from a burst, and the paths may drain it before the next burst.
-        let full = waits.is_some_and(|since| since <= self.began);
-        let thins = self.flat_rounds < FLAT_ROUNDS && self.must_pass == 0 && !full;
+        let full = waits.is_some_and(|since| since <= self.rounds.began());
+        let thins = self.rounds.in_slow_start() && self.must_pass == 0 && !full;
         let close = now < self.last + TRAIN_GAP;
         let near = (1..=SHORT_RTT).contains(&self.lowest_rtt);
         let soon = close && near && !self.growth.is_limited();
         let few = soon
-            || (close || covered < self.peak / PASS_DIVISOR) && covered < self.growth.permitted();
+            || (close || covered < self.rounds.peak() / PASS_DIVISOR)
+                && covered < self.growth.permitted();
         if thins && flight > 0 && few {
             return false;
         }
@@ -127,26 +115,9 @@ impl Thinning {
         self.growth.on_passed(flight + covered, covered, soon);
         self.last = now;
         self.must_pass = self.must_pass.saturating_sub(1);
-        self.ran_out |= flight == 0;
-        if ack.wrapping_sub(self.end) < MAX_WINDOW {
-            self.end_round(now, end);
-            self.ran_out = flight == 0;
-        }
+        self.rounds.on_ack(now, ack, end);
         self.passed = ack;
         true
-    }
-
-    fn end_round(&mut self, now: Instant, end: u32) {
-        (self.began, self.end) = (now, end);
-        let peak = core::mem::take(&mut self.peak);
-        if peak > self.earlier_peak + self.earlier_peak / 8 {
-            self.earlier_peak = peak;
-            if self.flat_rounds < FLAT_ROUNDS {
-                self.flat_rounds = self.flat_rounds.saturating_sub(1);
-            }
-        } else if !self.ran_out {
-            self.flat_rounds = self.flat_rounds.saturating_add(1);
-        }
     }
 
     /// The sender sends segments of `len` bytes; the last one ends at `end`.
@@ -167,7 +138,7 @@ impl Thinning {
     pub(crate) fn on_repeated(&mut self) {
         self.growth.forget();
         self.must_pass = self.must_pass.saturating_add(1);
-        self.flat_rounds = self.flat_rounds.saturating_add(1);
+        self.rounds.on_repeated();
     }
 }
 

@@ -142,6 +142,11 @@ impl<C: Content> Flight<C> {
         self.sent.len()
     }
 
+    /// Bytes that have arrived.
+    pub fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
     /// Bytes in flight.
     pub fn in_flight(&self) -> u64 {
         self.in_flight

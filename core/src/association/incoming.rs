@@ -17,10 +17,12 @@ use crate::parts::addresses::local;
 use crate::parts::outbox::Notice;
 use crate::parts::path_set::PathIndex;
 use crate::parts::playout;
-use crate::parts::receiving::{Arrival, Delivery, DeliveryContext};
+use crate::parts::receiving::{Arrival, Delivery, DeliveryContext, Verdict};
 use crate::parts::sending::LossCause;
+use crate::parts::withheld;
 use crate::session::{AckRules, Answers, Counters, Incoming, Order, SourceRewrite};
 use crate::shared::Context;
+use crate::thinning::Progress;
 use crate::trace::What;
 use mpip_transport::clock_difference;
 use mpip_transport::{Challenge, PathState};
@@ -31,9 +33,6 @@ use mpip_types::{Checksum, Ecn, InnerPacket, Opened, PacketSink, PathAddress};
 /// Time for which CoDel excuses queuing delay after a path was drained to measure its minimum RTT.
 /// A signal would cost the inner TCP a third of its window for seconds.
 const DRAIN_GRACE: Duration = Duration::from_millis(150);
-
-/// Maximum bytes of a pure TCP acknowledgement: 40 of IP, some extensions, and 60 of TCP.
-const ACK_MAX: usize = 128;
 
 impl Association {
     /// Handles a transport datagram, given with its checked clear header and the header's length.
@@ -491,46 +490,67 @@ impl Association {
     ) {
         self.on_traffic(now);
         let answered = self.note_answer(slot);
-        let answers = answered.and_then(|answered| self.acknowledged(now, answered, inner.len()));
+        let answers = answered.and_then(|answered| self.answers(now, answered, inner.len()));
         let Self { receiving, sending, parameters, thins, farthest, .. } = self;
-        let passes = |packet: &InnerPacket<'_>| {
-            let Some((answered, waits)) = answers else { return true };
-            let Some(session) = sending.get_mut(answered) else { return true };
+        let judge = |packet: &InnerPacket<'_>| {
+            let Some(Answered { slot, waits, hidden }) = answers else { return Verdict::Deliver };
+            let Some(session) = sending.get_mut(slot) else { return Verdict::Deliver };
+            if let Some(progress) = hidden {
+                let until = thins
+                    .then(|| session.withholds_until(now, progress, waits, &parameters.thinning));
+                return until.flatten().map_or(Verdict::Deliver, Verdict::Withhold);
+            }
             match acknowledged(packet) {
                 Some(Acknowledgement::Plain(ack)) => {
                     let aggregation = &parameters.aggregation;
                     let rules = AckRules { thins: *thins, waits, farthest: *farthest, aggregation };
-                    session.passes(now, ack, &rules)
+                    match session.passes(now, ack, &rules) {
+                        true => Verdict::Deliver,
+                        false => Verdict::Thin,
+                    }
                 }
                 Some(Acknowledgement::Syn) => {
                     session.on_syn_ack(now);
-                    true
+                    Verdict::Deliver
                 }
-                None => true,
+                None => Verdict::Deliver,
             }
         };
         let with = DeliveryContext { hold: &mut cx.shared.hold, drops: &mut cx.shared.drops, sink };
-        receiving.deliver(now, slot, delivery, inner, with, passes);
+        receiving.deliver(now, slot, delivery, inner, with, judge);
     }
 
-    /// The session in slot `answered` and since when it has had more data than the paths carry, if
-    /// it is one of TCP and packets of `len` bytes may be acknowledgements that may be dropped.
-    fn acknowledged(
-        &self,
-        now: Instant,
-        answered: u32,
-        len: usize,
-    ) -> Option<(u32, Option<Instant>)> {
-        if !self.config.ack_thinning || len > ACK_MAX {
+    /// What packets of `len` bytes may acknowledge that answer the session in slot `answered`;
+    /// `None` if they are delivered in any case.
+    fn answers(&self, now: Instant, answered: u32, len: usize) -> Option<Answered> {
+        if !self.config.ack_thinning || len > withheld::LONGEST {
             return None;
         }
-        let key = self.sending.sessions().key(answered)?;
-        if key.protocol != protocol::TCP {
-            return None;
-        }
+        let sessions = self.sending.sessions();
+        let hidden = match sessions.key(answered)?.protocol {
+            protocol::TCP => None,
+            protocol::UDP if sessions.get(answered)?.ordered => Some(self.progress(answered)),
+            _ => return None,
+        };
         let queue = self.sending.queue();
         let behind = queue.behind_since(now, answered);
-        Some((answered, behind.filter(|_| queue.bytes() as u64 > self.awaited)))
+        let waits = behind.filter(|_| queue.bytes() as u64 > self.awaited);
+        Some(Answered { slot: answered, waits, hidden })
+    }
+
+    /// How far the session in slot `answered` has come, by what is known of the paths.
+    fn progress(&self, answered: u32) -> Progress {
+        let (mut delivered, mut in_flight, mut rtt) = (0, 0, Duration::ZERO);
+        for path in &self.paths {
+            delivered += path.flight.delivered();
+            in_flight += path.flight.in_flight();
+            if path.flight.in_flight() > u64::from(self.parameters.thinning.rest) {
+                rtt = rtt.max(path.flight.rtt().smoothed());
+            }
+        }
+        let queued = self.sending.queue().flow_bytes(answered) as u64;
+        // Only differences count, and flights are far below 2^31 bytes.
+        Progress { delivered: delivered as u32, flight: (in_flight + queued) as u32, rtt }
     }
 
     /// A packet of the session in `slot` arrives. Returns the slot of the session of this host that
@@ -628,6 +648,16 @@ impl Association {
         }
         Ok(())
     }
+}
+
+/// The session of this host that a small packet answers.
+#[derive(Clone, Copy, Debug)]
+struct Answered {
+    slot: u32,
+    /// Since when it has had more data than the paths carry.
+    waits: Option<Instant>,
+    /// How far it has come, if what the packet acknowledges cannot be read.
+    hidden: Option<Progress>,
 }
 
 /// What a TCP packet acknowledges.

@@ -8,6 +8,7 @@ use mpip_types::table::{Removed, Table};
 use mpip_types::{InnerPacket, Instant, PacketSink};
 use mpip_wire::{PathId, SessionId};
 
+use super::withheld::Withheld;
 use crate::drops::{DropReason, Drops};
 use crate::resequencer::{Hold, HoldLimits, HoldPool, Received, Resequencer, Share};
 use crate::session::{Incoming, Order};
@@ -35,6 +36,17 @@ pub(crate) struct Arrival {
     pub(crate) path: PathId,
 }
 
+/// What becomes of a packet whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The host gets it, and what was withheld before it.
+    Deliver,
+    /// A later packet repeats what it says.
+    Thin,
+    /// It is withheld until a later one is delivered, or until then.
+    Withhold(Instant),
+}
+
 /// What delivery needs: memory for held packets, drop counters, and the sink.
 pub(crate) struct DeliveryContext<'a, S> {
     pub(crate) hold: &'a mut HoldPool,
@@ -51,6 +63,7 @@ pub(crate) struct Receiving {
     max_session: usize,
     /// Deadlines of sessions that wait for a gap, with their slots.
     waiting: BTreeSet<(Instant, u32)>,
+    withheld: Withheld,
     /// The resequencing timeout, and the number of the peer's advertisement of it.
     max_wait: Duration,
     wait_heard: u64,
@@ -66,6 +79,7 @@ impl Receiving {
             share: Share::new(bytes),
             max_session: bytes / 2,
             waiting: BTreeSet::new(),
+            withheld: Withheld::default(),
             max_wait: INITIAL_MAX_WAIT,
             wait_heard: 0,
             bytes: 0,
@@ -119,9 +133,10 @@ impl Receiving {
         self.waiting.len()
     }
 
-    /// When the next resequencing timeout ends.
+    /// When the next resequencing timeout ends, or a withheld packet is to be delivered.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        self.waiting.first().map(|(deadline, _)| *deadline)
+        let gap = self.waiting.first().map(|(deadline, _)| *deadline);
+        gap.into_iter().chain(self.withheld.next_timeout()).min()
     }
 
     /// The peer advertises its resequencing timeout, as its update number `sequence`.
@@ -189,8 +204,8 @@ impl Receiving {
         }
     }
 
-    /// Delivers a packet of the session in `slot`, in order if it asks for that. `passes` decides
-    /// for each packet whether the host sees it.
+    /// Delivers a packet of the session in `slot`, in order if it asks for that. `judge` decides
+    /// what becomes of each packet whose turn it is.
     pub(crate) fn deliver(
         &mut self,
         now: Instant,
@@ -198,7 +213,7 @@ impl Receiving {
         Delivery { sequence, ordered, arrival: Arrival { not_before, path } }: Delivery,
         inner: InnerPacket<'_>,
         DeliveryContext { hold, drops, sink }: DeliveryContext<'_, impl PacketSink>,
-        mut passes: impl FnMut(&InnerPacket<'_>) -> bool,
+        mut judge: impl FnMut(&InnerPacket<'_>) -> Verdict,
     ) {
         self.sessions.touch(slot, now);
         let hold = &mut Hold::new(hold, &mut self.share);
@@ -212,15 +227,22 @@ impl Receiving {
         if ordered {
             order.require();
         }
-        let (bytes, waiting) = (&mut self.bytes, &mut self.waiting);
-        let mut thinned = 0;
+        let (bytes, waiting, withheld) = (&mut self.bytes, &mut self.waiting, &mut self.withheld);
+        let (mut thinned, mut delivered) = (0, false);
         let mut deliver = |packet: InnerPacket<'_>| {
-            if passes(&packet) {
-                *bytes += packet.len() as u64;
-                sink.packet(packet);
-            } else {
+            let verdict = judge(&packet);
+            if verdict == Verdict::Thin {
                 thinned += 1;
+                return;
             }
+            *bytes += packet.len() as u64;
+            if let Verdict::Withhold(until) = verdict
+                && withheld.hold(slot, until, &packet)
+            {
+                return;
+            }
+            sink.packet(packet);
+            delivered = true;
         };
         let duplicate = match order {
             Order::Unordered(window) => match window.accept(sequence) {
@@ -246,6 +268,9 @@ impl Receiving {
                 received == Received::Duplicate
             }
         };
+        if delivered && !self.withheld.is_empty() {
+            self.withheld.release(slot, sink);
+        }
         if !duplicate {
             session.counters.count(len);
         }
@@ -268,13 +293,14 @@ impl Receiving {
         });
     }
 
-    /// Delivers packets whose resequencing timeout has ended.
+    /// Delivers packets whose resequencing timeout has ended, and overdue withheld ones.
     pub(crate) fn release_overdue(
         &mut self,
         now: Instant,
         pool: &mut HoldPool,
         sink: &mut impl PacketSink,
     ) {
+        self.withheld.release_overdue(now, sink);
         while let Some(&(at, slot)) = self.waiting.first()
             && at <= now
         {
@@ -286,13 +312,14 @@ impl Receiving {
         }
     }
 
-    /// Delivers all packets held for resequencing.
+    /// Delivers all packets held for resequencing, and the withheld ones.
     pub(crate) fn release_all(
         &mut self,
         now: Instant,
         pool: &mut HoldPool,
         sink: &mut impl PacketSink,
     ) {
+        self.withheld.release_all(sink);
         let slots: Vec<u32> = self.waiting.iter().map(|(_, slot)| *slot).collect();
         for slot in slots {
             self.with_resequencer(slot, pool, sink, |resequencer, hold, deliver| {

@@ -50,3 +50,11 @@ fn acknowledgements_go_by_the_paths_of_the_data() {
     let share = share(&paths, "quic-hybrid");
     assert!(share > 0.4, "{share:.3}");
 }
+
+#[test]
+fn a_longer_path_is_not_taken_for_a_queue() {
+    // Were all acknowledgements to pass, slow start would end early: 0.34.
+    let paths = [both(link(5, 5, 60)), both(link(100, 50, 900))];
+    let share = share(&paths, "quic-hybrid");
+    assert!(share > 0.8, "{share:.3}");
+}
