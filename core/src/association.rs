@@ -131,7 +131,7 @@ pub(crate) struct Association {
     delay_reference: Option<u32>,
     /// A path jitters or loses packets: pure acknowledgements are not resequenced.
     acks_pass: bool,
-    /// The delays of the paths differ so much that the inner TCP mistakes the longer ones for
+    /// The delays of the paths differ so much that inner senders mistake the longer ones for
     /// queuing.
     thins: bool,
     /// Minimum RTT of the farthest path in use.

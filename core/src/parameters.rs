@@ -221,9 +221,7 @@ parameters! {
         lossy: f64 = 0.05, "share", 0.0..=1.0, "measured";
         /// Data that may wait for paths in slow start, in windows of these.
         ahead: f64 = 6.0, "windows", 0.0..=1_000.0, "two round trips, in each of which they double";
-        /// Acknowledgements of QUIC and VPNs that pass in a round trip; the others follow them.
-        passes: u32 = 6, "a round", 1.0..=1_000.0, "HyStart needs eight RTT samples";
-        /// Part of a round trip for which such an acknowledgement is withheld at most.
+        /// Part of a round trip for which an acknowledgement of QUIC or a VPN is withheld at most.
         patience: u32 = 4, "parts", 1.0..=1_000.0, "measured";
         /// The same when nothing more is in flight, and none will follow.
         tail: u32 = 16, "parts", 1.0..=1_000.0, "those of one flight arrive together";

@@ -27,9 +27,6 @@ use growth::{Growth, RESPONSE};
 pub(crate) use hidden::{HiddenThinning, Progress};
 use rounds::Rounds;
 
-/// An acknowledgement passes when it covers this part of the round's peak flight (divisor). Less
-/// would let the data in flight shrink with bursty arrivals.
-const PASS_DIVISOR: u32 = 6;
 /// Largest gap within an acknowledgement train. Linux's HyStart also ends slow start when a train
 /// lasts for half the minimum RTT, however few acknowledgements it has (RFC 9406 omits this).
 const TRAIN_GAP: Duration = Duration::from_millis(3);
@@ -99,15 +96,12 @@ impl Thinning {
             self.seen = ack;
         }
         self.rounds.on_flight(flight + covered);
-        // A younger backlog comes from a burst, and the paths may drain it before the next burst.
-        let full = waits.is_some_and(|since| since <= self.rounds.began());
-        let thins = self.rounds.in_slow_start() && self.must_pass == 0 && !full;
+        let thins = self.rounds.needs_growth(waits) && self.must_pass == 0;
         let close = now < self.last + TRAIN_GAP;
         let near = (1..=SHORT_RTT).contains(&self.lowest_rtt);
         let soon = close && near && !self.growth.is_limited();
-        let few = soon
-            || (close || covered < self.rounds.peak() / PASS_DIVISOR)
-                && covered < self.growth.permitted();
+        let few =
+            soon || (close || self.rounds.is_few(covered)) && covered < self.growth.permitted();
         if thins && flight > 0 && few {
             return false;
         }

@@ -496,9 +496,8 @@ impl Association {
             let Some(Answered { slot, waits, hidden }) = answers else { return Verdict::Deliver };
             let Some(session) = sending.get_mut(slot) else { return Verdict::Deliver };
             if let Some(progress) = hidden {
-                let until = thins
-                    .then(|| session.withholds_until(now, progress, waits, &parameters.thinning));
-                return until.flatten().map_or(Verdict::Deliver, Verdict::Withhold);
+                let until = session.withholds_until(now, progress, waits, &parameters.thinning);
+                return until.map_or(Verdict::Deliver, Verdict::Withhold);
             }
             match acknowledged(packet) {
                 Some(Acknowledgement::Plain(ack)) => {
@@ -529,7 +528,9 @@ impl Association {
         let sessions = self.sending.sessions();
         let hidden = match sessions.key(answered)?.protocol {
             protocol::TCP => None,
-            protocol::UDP if sessions.get(answered)?.ordered => Some(self.progress(answered)),
+            protocol::UDP if self.thins && sessions.get(answered)?.ordered => {
+                Some(self.progress(answered))
+            }
             _ => return None,
         };
         let queue = self.sending.queue();

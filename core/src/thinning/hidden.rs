@@ -78,10 +78,8 @@ impl HiddenThinning {
             return None;
         }
         self.rounds.on_flight(flight.saturating_add(covered));
-        let full = waits.is_some_and(|since| since <= self.rounds.began());
-        let few = covered < self.rounds.peak() / parameters.passes;
         let length = self.length(now, rtt);
-        if self.rounds.in_slow_start() && !full && few {
+        if self.rounds.needs_growth(waits) && self.rounds.is_few(covered) {
             // Nothing follows that would let it pass, but what came together with it.
             let rests = flight <= parameters.rest;
             let part = if rests { parameters.tail } else { parameters.patience };

@@ -3,6 +3,9 @@
 use mpip_types::Instant;
 use mpip_types::packet::MAX_WINDOW;
 
+/// An acknowledgement passes when it covers this part of the round's peak flight (divisor). Less
+/// would let the data in flight shrink with bursty arrivals.
+const PASS_DIVISOR: u32 = 6;
 /// Round trips without growth after which slow start is over. Round trips in which the sender had
 /// too little to send do not count.
 const FLAT_ROUNDS: u8 = 3;
@@ -35,14 +38,21 @@ impl Rounds {
         self.began
     }
 
-    /// Most bytes in flight in this round.
-    pub(super) fn peak(&self) -> u32 {
-        self.peak
+    /// Whether the sender is in slow start, as far as its flight shows.
+    fn in_slow_start(&self) -> bool {
+        self.flat < FLAT_ROUNDS
     }
 
-    /// Whether the sender is in slow start, as far as its flight shows.
-    pub(super) fn in_slow_start(&self) -> bool {
-        self.flat < FLAT_ROUNDS
+    /// Whether slow start is to go on. `waits`: since when the paths are full and data is queued.
+    pub(super) fn needs_growth(&self, waits: Option<Instant>) -> bool {
+        // A younger backlog comes from a burst, and the paths may drain it before the next burst.
+        let full = waits.is_some_and(|since| since <= self.began);
+        self.in_slow_start() && !full
+    }
+
+    /// Whether `covered` bytes are too few for an acknowledgement of this round to pass.
+    pub(super) fn is_few(&self, covered: u32) -> bool {
+        covered < self.peak / PASS_DIVISOR
     }
 
     /// So many bytes are in flight.

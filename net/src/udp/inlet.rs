@@ -135,10 +135,10 @@ impl UdpReceiver {
         buffers: &mut ReceiveBuffers,
         take: impl FnMut(SocketAddr, Ecn, &mut [u8]),
     ) -> std::io::Result<()> {
-        if self.is_ahead(socket.id()) {
+        let inlet = self.inlet(socket.id());
+        if inlet.is_some_and(|inlet| inlet.is_ahead()) {
             return Ok(());
         }
-        let inlet = self.inlet(socket.id());
         // The sooner they begin, the better.
         let limit = inlet.map_or(usize::MAX, |_| buffers.messages_of(BYTES));
         socket.recv_messages(buffers, limit)?;
