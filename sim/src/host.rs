@@ -26,7 +26,7 @@ use crate::stack::Stack;
 pub(crate) const FIRST_MTU: usize = 1_400;
 
 /// Numbers of 64 KiB and 2 KiB buffers of a host.
-pub(crate) const POOL: (usize, usize) = (64, 8_192);
+const POOL: (usize, usize) = (64, 8_192);
 
 /// First random stream for TCP endpoints; one per host.
 const SEEDS: u64 = 500;

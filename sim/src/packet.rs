@@ -2,6 +2,8 @@
 
 use core::net::{IpAddr, SocketAddr};
 
+use mpip_core::packet::{fold, sum};
+
 /// IP protocol numbers that the simulator knows.
 pub mod protocol {
     /// ICMP (RFC 792).
@@ -88,24 +90,12 @@ pub fn transport(packet: &[u8]) -> &[u8] {
     packet.get(header..).unwrap_or(&[])
 }
 
-/// One's complement sum of RFC 1071 over `bytes`, added to `sum`.
-fn add(sum: u32, bytes: &[u8]) -> u32 {
-    let pairs = bytes.chunks_exact(2);
-    let last = pairs.remainder().first().map_or(0, |b| u32::from(*b) << 8);
-    let sum = u64::from(sum)
-        + u64::from(last)
-        + pairs.map(|p| u64::from(u16::from_be_bytes([p[0], p[1]]))).sum::<u64>();
-    fold(sum)
+/// One's complement sum of RFC 1071 over `bytes`, added to `before`.
+fn add(before: u16, bytes: &[u8]) -> u16 {
+    u16::from_be(fold(u64::from(before.to_be()) + sum(bytes)))
 }
 
-fn fold(mut sum: u64) -> u32 {
-    while sum > 0xffff {
-        sum = (sum >> 16) + (sum & 0xffff);
-    }
-    sum as u32
-}
-
-fn pseudo_header(packet: &[u8], protocol: u8, len: usize) -> u32 {
+fn pseudo_header(packet: &[u8], protocol: u8, len: usize) -> u16 {
     let addresses = if packet[0] >> 4 == 4 { &packet[12..20] } else { &packet[8..40] };
     add(fold(u64::from(protocol) + len as u64), addresses)
 }
@@ -125,7 +115,7 @@ pub fn write_checksums(packet: &mut [u8]) {
     let (header, protocol) = if v4 { (IPV4_HEADER, packet[9]) } else { (IPV6_HEADER, packet[6]) };
     if v4 {
         packet[10..12].fill(0);
-        let sum = !(add(0, &packet[..IPV4_HEADER]) as u16);
+        let sum = !add(0, &packet[..IPV4_HEADER]);
         packet[10..12].copy_from_slice(&sum.to_be_bytes());
     }
     let Some(offset) = checksum_offset(protocol) else { return };
@@ -138,7 +128,7 @@ pub fn write_checksums(packet: &mut [u8]) {
         protocol::ICMP => 0,
         _ => pseudo_header(packet, protocol, packet.len() - header),
     };
-    let sum = !(add(pseudo, &packet[header..]) as u16);
+    let sum = !add(pseudo, &packet[header..]);
     let sum = if sum == 0 && protocol == protocol::UDP { 0xffff } else { sum };
     packet[at..at + 2].copy_from_slice(&sum.to_be_bytes());
 }
@@ -152,7 +142,7 @@ pub fn make_checksum_partial(packet: &mut [u8]) -> Option<(u16, u16)> {
     }
     let header = ip_header_len(source.ip());
     let offset = checksum_offset(protocol)?;
-    let sum = pseudo_header(packet, protocol, packet.len() - header) as u16;
+    let sum = pseudo_header(packet, protocol, packet.len() - header);
     packet.get_mut(header + offset..header + offset + 2)?.copy_from_slice(&sum.to_be_bytes());
     Some((header as u16, offset as u16))
 }

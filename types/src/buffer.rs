@@ -215,6 +215,12 @@ impl PacketPool {
         self.exhausted
     }
 
+    /// Buffers that packets are in.
+    pub fn in_use(&self) -> usize {
+        let buffers = self.large.buffers.iter().chain(&self.small.buffers);
+        buffers.filter(|buffer| Arc::strong_count(buffer) > 1).count()
+    }
+
     /// Memory of the pool, bytes.
     pub fn memory(&self) -> usize {
         self.large.buffers.len() * self.large.size + self.small.buffers.len() * self.small.size
@@ -230,11 +236,12 @@ mod tests {
         let mut pool = PacketPool::new(1, 1);
         let first = pool.copy_from(&[1; 3_000]).expect("a free buffer");
         assert!(pool.copy_from(&[2; 3_000]).is_none());
-        assert_eq!(pool.exhausted(), 1);
+        assert_eq!((pool.exhausted(), pool.in_use()), (1, 1));
         let again = first.clone();
         drop(first);
         assert!(pool.copy_from(&[2; 3_000]).is_none());
         drop(again);
+        assert_eq!(pool.in_use(), 0);
         let second = pool.copy_from(&[2; 3_000]).expect("the buffer came back");
         assert_eq!(second.bytes(), &[2; 3_000]);
         assert_eq!(pool.memory(), MAX_PACKET + 1);

@@ -59,7 +59,7 @@ fn a_partial_checksum_is_completed_to_the_whole_one() {
             assert_ne!(packet, whole);
             // Completes the checksum as a device does: sums from `start` on and writes the result.
             let at = usize::from(start + offset);
-            let sum = !(add(0, &packet[usize::from(start)..]) as u16);
+            let sum = !add(0, &packet[usize::from(start)..]);
             packet[at..at + 2].copy_from_slice(&sum.to_be_bytes());
             assert_eq!(packet, whole);
         }

@@ -7,7 +7,6 @@ use mpip_core::{Limits, PathState, PathStatus, PeerStatus, Policy, SessionStatus
 
 use super::World;
 use crate::clock::{MILLI, Nanos, SECOND};
-use crate::host::POOL;
 use crate::invariant::Invariant;
 use crate::keys::public_key;
 use crate::node::Node;
@@ -264,11 +263,9 @@ impl World {
         if silent || !matches!(self.hosts[index].node, Node::Engine(_)) {
             return;
         }
-        let pool = &mut self.hosts[index].pool;
-        let free = core::iter::from_fn(|| pool.copy_from(&[0; 20])).take(POOL.0 + POOL.1);
-        let free = free.collect::<Vec<_>>().len();
-        if free < POOL.0 + POOL.1 {
-            let detail = format!("{} packet buffers are still held", POOL.0 + POOL.1 - free);
+        let held = self.hosts[index].pool.in_use();
+        if held > 0 {
+            let detail = format!("{held} packet buffers are still held");
             self.violate(index, (Invariant::BoundedMemory, detail));
         }
     }
