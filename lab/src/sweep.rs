@@ -1,7 +1,7 @@
 //! `mpip-lab sweep`: mpip over link sets drawn at random, for each kind of inner sender, in virtual
 //! time.
 //!
-//! `distribution` draws the sets, `measured` runs a sender over one of them, `summary` prints
+//! `distribution` draws the sets or `given` reads one, `measured` runs a sender over one of them, `summary` prints
 //! distributions and the worst seeds, and `explain` the time line of one run. All follows from the
 //! seed, so results repeat, whatever the number of threads. `kernel` runs the same sets on kernels,
 //! as the scenarios that `scenario` makes of them.
@@ -22,6 +22,7 @@ use crate::progress::Work;
 
 pub(crate) mod distribution;
 mod explain;
+mod given;
 mod kernel;
 mod measured;
 mod scenario;
@@ -48,7 +49,7 @@ pub(crate) struct Options {
     senders: Vec<String>,
     /// On kernels instead of in the simulator, in real time, and kernel MPTCP beside; short
     /// transfers are TCP's only
-    #[arg(long, conflicts_with_all = ["with", "explain", "jobs"])]
+    #[arg(long, conflicts_with_all = ["with", "path", "explain", "jobs"])]
     kernel: bool,
     /// Counts runs on kernels even if the processors were busy
     #[arg(long)]
@@ -65,6 +66,10 @@ pub(crate) struct Options {
     /// Other values of parameters, as `mechanism.parameter=value`; such results are not stored
     #[arg(long)]
     with: Vec<String>,
+    /// A path with these keys of a [[link]], instead of drawn ones; again for each further path.
+    /// Seeds decide what is random on them; such results are not stored
+    #[arg(long, value_name = "KEYS", conflicts_with = "show")]
+    path: Vec<String>,
     /// Prints the stored results of these seeds and senders, and measures nothing
     #[arg(long)]
     show: bool,
@@ -92,6 +97,11 @@ impl Options {
         }
         let usual: &[&str] = if self.kernel { &kernel::SENDERS } else { &SENDERS };
         usual.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    /// The links of `seed`.
+    fn set(&self, seed: u64) -> io::Result<Set> {
+        if self.path.is_empty() { Ok(Set::draw(seed)) } else { given::set(&self.path, seed) }
     }
 
     fn seeds(&self) -> std::ops::Range<u64> {
@@ -122,14 +132,14 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     let plan = Plan { short: !options.bulk_only, parameters };
     if let (Some(seed), true) = (options.seed, options.explain) {
         let work = Work::new(&format!("simulating set {seed}"), 1);
-        let text = explain::text(&Set::draw(seed), &options.sender, &plan)?;
+        let text = explain::text(&options.set(seed)?, &options.sender, &plan)?;
         drop(work);
         print!("{text}");
         return Ok(ExitCode::SUCCESS);
     }
     let wanted =
         |result: &Measured| seeds.contains(&result.seed) && senders.contains(&result.sender);
-    let stored = options.with.is_empty();
+    let stored = options.with.is_empty() && options.path.is_empty();
     let mut results = if stored { read(&options.out)? } else { Vec::new() };
     results.retain(wanted);
     if !options.show {
@@ -139,8 +149,9 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
             .map(|result| (result.seed, result.sender.clone()))
             .collect();
         let left = seeds.flat_map(|seed| senders.iter().map(move |name| (seed, name)));
-        let left: Vec<_> =
-            left.filter(|(seed, name)| !done.contains(&(*seed, (*name).clone()))).collect();
+        let left = left.filter(|(seed, name)| !done.contains(&(*seed, (*name).clone())));
+        let left = left.map(|(seed, name)| Ok((options.set(seed)?, name)));
+        let left = left.collect::<io::Result<Vec<_>>>()?;
         let out = stored.then_some(options.out.as_path());
         let new = run_all(&left, &plan, options.jobs, out)?;
         // A result with short transfers takes the place of one without.
@@ -202,7 +213,7 @@ fn write(file: &mut File, result: &Measured) -> io::Result<()> {
 }
 
 fn run_all(
-    cases: &[(u64, &String)],
+    cases: &[(Set, &String)],
     plan: &Plan,
     jobs: Option<usize>,
     out: Option<&Path>,
@@ -215,8 +226,8 @@ fn run_all(
     let next = AtomicUsize::new(0);
     let work = Work::new("simulated link sets", cases.len());
     let worker = || {
-        while let Some((seed, sender)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let result = measured::measure(&Set::draw(*seed), sender, plan);
+        while let Some((set, sender)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let result = measured::measure(set, sender, plan);
             let Ok(mut shared) = shared.lock() else { return };
             let (results, file, failed) = &mut *shared;
             let written = result.and_then(|result| {

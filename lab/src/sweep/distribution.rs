@@ -123,6 +123,11 @@ impl Set {
 }
 
 impl Path {
+    /// A path of these links, on which nothing happens.
+    pub(super) fn new(links: Links) -> Self {
+        Self { links, changes: Vec::new(), cross: Vec::new() }
+    }
+
     fn draw(rng: &mut Rng) -> Self {
         let rate = log_uniform(rng, 1e6, 200e6);
         let delay = Duration::from_secs_f64(log_uniform(rng, 0.001, 0.3));
@@ -144,7 +149,7 @@ impl Path {
             loss: if rng.chance(0.2) { loss } else { Loss::None },
             ..LinkConfig { delay, jitter: forward.jitter, in_order, ..draw_queue(rng, rate_back) }
         };
-        Self { links: (forward, back), changes: Vec::new(), cross: Vec::new() }
+        Self::new((forward, back))
     }
 
     /// Its rate, delay or loss change in the middle.
@@ -364,7 +369,7 @@ mod tests {
         let link =
             LinkConfig { rate: Some(10_000_000), loss: Loss::Random(0.1), ..LinkConfig::default() };
         let payload = 1_460.0 / 1_514.0;
-        let mut path = Path { links: (link.clone(), link), changes: vec![], cross: vec![] };
+        let mut path = Path::new((link.clone(), link));
         let limit = |path: &Path| {
             let set = Set { seed: 0, paths: vec![path.clone()] };
             set.limit(2 * SECOND, 6 * SECOND) / payload / 1e6
