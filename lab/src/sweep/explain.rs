@@ -1,5 +1,6 @@
 //! The time line of a bulk transfer through mpip: who was limited by what.
 
+use core::time::Duration;
 use std::fmt::Write as _;
 use std::io;
 
@@ -8,6 +9,7 @@ use mpip_link::Counters;
 use mpip_sim::clock::{MILLI, Nanos, SECOND};
 use mpip_sim::measure::{Sender, WARM_UP};
 use mpip_sim::spec::outer_address;
+use mpip_sim::tcp::TcpState;
 use mpip_sim::world::{Observe, World};
 
 use super::distribution::{END, FROM, Set};
@@ -19,9 +21,9 @@ const STEP: Nanos = 250 * MILLI;
 const WHOLE: u16 = 1_500;
 
 const LEGEND: &str = "\
-Goodput and each path's rate in Mbit/s over the last 250 ms. inner: the sender's window in kB, and
-packets that it declared lost (QUIC: and how many of its packets had not arrived by then, those on
-the way included; more lost than missing are spurious). queue: kB in the tunnel's queue, packets
+Goodput and each path's rate, also that back, in Mbit/s over the last 250 ms. inner: the sender's
+window in kB, round trip in ms, and packets that it declared lost (QUIC: and how many of its packets had not arrived
+by then, those on the way included; more lost than missing are spurious). queue: kB in the tunnel's queue, packets
 that it dropped or marked. wait: kB that the receiver holds for order. Of a path: window and bytes
 in flight in kB, round trip in ms, kB in the link's queue, packets dropped by the link's queue and
 lost on the link, packets that the path declared lost (spuriously), the state of its congestion
@@ -34,7 +36,16 @@ struct Before {
     goodput: u64,
     inner_lost: u64,
     drops: u64,
-    paths: Vec<(u64, Counters, u64, u64)>,
+    paths: Vec<PathBefore>,
+}
+
+#[derive(Clone)]
+struct PathBefore {
+    /// Bytes sent forward, and those that the link back got.
+    bytes: [u64; 2],
+    link: Counters,
+    lost: u64,
+    spurious: u64,
 }
 
 /// The set, what each path carries alone, and the time line of `sender` over it.
@@ -98,9 +109,13 @@ fn look(world: &World, paths: usize) -> Before {
     let status = peer(world, 0);
     let path = |index: usize| {
         let own = status.as_ref().and_then(|status| path_of(status, index));
-        let lost = own.map_or((0, 0), |path| (path.packets_lost, path.spurious_losses));
-        let counters = *world.network().link_counters(2 * index);
-        (world.interface_bytes(0, index), counters, lost.0, lost.1)
+        let back = world.network().link_counters(2 * index + 1).offered_bytes;
+        PathBefore {
+            bytes: [world.interface_bytes(0, index), back],
+            link: *world.network().link_counters(2 * index),
+            lost: own.map_or(0, |path| path.packets_lost),
+            spurious: own.map_or(0, |path| path.spurious_losses),
+        }
     };
     Before {
         goodput: world.flow_bytes(0),
@@ -116,11 +131,15 @@ fn line(text: &mut String, world: &World, before: &Before) {
     let kilo = |bytes: u64| bytes / 1_000;
     let seconds = (world.now() - WARM_UP) as f64 / SECOND as f64;
     let lost = now.inner_lost - before.inner_lost;
-    let inner = match world.quic_state(0) {
-        Some(state) => format!("{:6} {lost:3}/{:<4}", kilo(state.window), state.missing),
-        None => {
-            let window = world.tcp_sender(0).map_or(0, |state| state.window);
-            format!("{:6} {lost:3}", kilo(window))
+    let trip = |trip: Duration| trip.as_secs_f64() * 1e3;
+    let inner = match (world.quic_state(0), world.tcp_sender(0)) {
+        (Some(state), _) => {
+            let (window, rtt) = (kilo(state.window), trip(state.round_trip));
+            format!("{window:6} rtt {rtt:6.1} lost {lost:3}/{:<4}", state.missing)
+        }
+        (None, state) => {
+            let TcpState { window, round_trip, .. } = state.unwrap_or_default();
+            format!("{:6} rtt {:6.1} lost {lost:3}", kilo(window), trip(round_trip))
         }
     };
     let status = peer(world, 0);
@@ -136,23 +155,24 @@ fn line(text: &mut String, world: &World, before: &Before) {
     );
     for (index, (then, this)) in before.paths.iter().zip(&now.paths).enumerate() {
         let link = kilo(world.network().queued_bytes(2 * index));
-        let counted = |of: fn(&Counters) -> u64| of(&this.1) - of(&then.1);
+        let counted = |of: fn(&Counters) -> u64| of(&this.link) - of(&then.link);
         let dropped = counted(|c| c.dropped_queue + c.dropped_codel);
         let lost = counted(|c| c.dropped() - c.dropped_queue - c.dropped_codel);
-        let _ = write!(text, "   {index} {:7.2}", rate(this.0 - then.0));
+        let [forward, back] = [0, 1].map(|host| rate(this.bytes[host] - then.bytes[host]));
+        let _ = write!(text, "   {index} {forward:7.2}  back {back:5.2}");
         let Some(path) = status.as_ref().and_then(|status| path_of(status, index)) else {
             let _ = writeln!(text, "  no path");
             continue;
         };
-        let trip = path.rtt.map_or(0.0, |rtt| rtt.as_secs_f64() * 1e3);
+        let trip = path.rtt.map_or(0.0, trip);
         let _ = write!(
             text,
             "  window {:5} in flight {:5} rtt {trip:6.1}  link {link:4} drops {dropped:3} loss {lost:3}  \
              lost {:3} ({})  {}",
             kilo(path.window),
             kilo(path.in_flight),
-            this.2.saturating_sub(then.2),
-            this.3.saturating_sub(then.3),
+            this.lost.saturating_sub(then.lost),
+            this.spurious.saturating_sub(then.spurious),
             path.congestion_state,
         );
         if let Some(hold) = &path.hold {

@@ -1,5 +1,7 @@
 //! Congestion control and pacing of a sender.
 
+use core::time::Duration;
+
 use super::bbr::Bbr;
 use super::window::Window;
 use crate::clock::Nanos;
@@ -13,6 +15,8 @@ const UNPACED_SEGMENTS: u32 = 10;
 pub struct TcpState {
     /// Congestion window, bytes.
     pub window: u64,
+    /// Smoothed round trip.
+    pub round_trip: Duration,
     /// Segments declared lost since the start, those of timeouts included.
     pub lost: u64,
 }

@@ -13,6 +13,7 @@ mod rtt;
 mod segment;
 
 use core::net::SocketAddr;
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use smoltcp::wire::{TcpControl, TcpRepr, TcpSeqNumber};
@@ -179,7 +180,11 @@ impl Sender {
     }
 
     pub(super) fn state(&self) -> TcpState {
-        TcpState { window: self.control.bytes(self.mss()), lost: self.declared }
+        TcpState {
+            window: self.control.bytes(self.mss()),
+            round_trip: Duration::from_nanos(self.rtt.smoothed),
+            lost: self.declared,
+        }
     }
 
     /// Its state, for people.
