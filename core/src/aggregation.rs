@@ -11,32 +11,45 @@
 //! RTT is a queue's. Whether a sender is such a BBR is seen by its reaction. If it does not become
 //! faster, it is left alone for a while. An acknowledgement is dropped only while data beyond it is
 //! in flight, so another one follows. None is delayed.
+//!
+//! That is all that can be done while the sender knows the near path's RTT. A transfer that lasts
+//! longer than BBR keeps it gets the far path's: see [`raise`].
 
 use core::time::Duration;
 
 use mpip_types::Instant;
 use mpip_types::packet::MAX_WINDOW;
 
-use crate::parameters::AggregationParameters;
+use self::raise::{MIN_RTT_WINDOW, Progress, Raise};
+use crate::parameters::{AggregationParameters, Parameters};
 use crate::rtt_sample::RttSample;
 
-/// Time for which BBR keeps its minimum RTT (`bbr_min_rtt_win_sec`).
-const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
+mod raise;
 
 /// Time in which a sender that does not pace answers an acknowledgement.
 const BURST: Duration = Duration::from_millis(2);
+
+/// How far the paths in use reach.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reach {
+    /// Minimum RTT of the farthest of them.
+    pub(crate) farthest: Duration,
+    /// Least one-way delay, µs against the association's reference.
+    pub(crate) nearest: i64,
+    /// How much longer the longest one is.
+    pub(crate) spread: Duration,
+}
 
 /// The paths on which a sender's data leaves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ahead {
     /// More data is queued than they carry.
     pub(crate) waits: bool,
-    /// Minimum RTT of the farthest of them.
-    pub(crate) farthest: Duration,
+    pub(crate) reach: Reach,
 }
 
 /// State of one direction of a TCP connection.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Aggregation {
     /// An acknowledgement has been seen.
     begun: bool,
@@ -51,14 +64,15 @@ pub(crate) struct Aggregation {
     /// Rate in the last period, bytes/s.
     rate: f64,
     trial: Option<Trial>,
+    raise: Option<Box<Raise>>,
     aggregate: Option<Aggregate>,
     /// Aggregates in a row that the sender answered with a burst, as one does that does not pace.
     bursts: u32,
     /// Acknowledgements are dropped until then.
     until: Instant,
-    /// No trial before then, and the pause that led to it.
+    /// No trial before then, because so many were in vain.
     again: Instant,
-    pause: Duration,
+    in_vain: u32,
 }
 
 /// The rounds between two aggregates.
@@ -109,6 +123,11 @@ impl Aggregation {
         }
     }
 
+    /// How much longer than by the nearest path the sender's packets are to take.
+    pub(crate) fn hold(&self) -> Option<Duration> {
+        self.raise.as_ref()?.hold()
+    }
+
     /// The sender retransmits, perhaps all that is in flight.
     pub(crate) fn on_repeated(&mut self) {
         self.until = Instant::ZERO;
@@ -129,14 +148,16 @@ impl Aggregation {
         ack: u32,
         end: u32,
         ahead: Ahead,
-        parameters: &AggregationParameters,
+        parameters: &Parameters,
     ) -> bool {
+        let Parameters { aggregation, .. } = parameters;
         let (flight, news) = (end.wrapping_sub(ack), ack.wrapping_sub(self.acked));
         if !self.begun || flight >= MAX_WINDOW {
             // Also another connection between the same ports.
             let begun = flight < MAX_WINDOW;
             let period = Period { began: now, from: ack, ..Period::default() };
-            *self = Self { begun, acked: ack, round_end: end, period, ..*self };
+            (self.begun, self.acked, self.round_end) = (begun, ack, end);
+            self.period = period;
             return true;
         }
         if news == 0 || news >= MAX_WINDOW {
@@ -146,7 +167,7 @@ impl Aggregation {
             self.on_rtt(now, rtt);
         }
         self.period.waited |= ahead.waits;
-        let drops = parameters.enabled && now < self.until;
+        let drops = aggregation.enabled && now < self.until;
         if drops && flight > 0 {
             return false;
         }
@@ -160,8 +181,8 @@ impl Aggregation {
         if ack.wrapping_sub(self.round_end) < MAX_WINDOW {
             self.round_end = end;
             self.period.rounds += 1;
-            if self.period.rounds >= parameters.rounds {
-                self.end_period(now, ahead.farthest, parameters);
+            if self.period.rounds >= aggregation.rounds {
+                self.end_period(now, ahead.reach, parameters);
             }
         }
         true
@@ -177,7 +198,8 @@ impl Aggregation {
         }
     }
 
-    fn end_period(&mut self, now: Instant, farthest: Duration, parameters: &AggregationParameters) {
+    fn end_period(&mut self, now: Instant, reach: Reach, parameters: &Parameters) {
+        let (all, parameters) = (parameters, &parameters.aggregation);
         let period = Period { began: now, from: self.acked, ..Period::default() };
         let ended = core::mem::replace(&mut self.period, period);
         let seconds = now.since(ended.began).as_secs_f64().max(1e-6);
@@ -186,7 +208,7 @@ impl Aggregation {
         // Twice the minimum may be in flight; what exceeds it is missing.
         let missing = match (ended.lowest_rtt, self.lowest) {
             (Some(rtt), Some((lowest, _)))
-                if rtt >= lowest * parameters.far && farthest >= lowest * 2 =>
+                if rtt >= lowest * parameters.far && reach.farthest >= lowest * 2 =>
             {
                 rtt - lowest * 2
             }
@@ -200,8 +222,24 @@ impl Aggregation {
             None => Some(Trial { before: rate, aggregates: 0 }),
             Some(trial) => self.go_on(now, trial, rate, parameters),
         };
+        self.raise(now, rate, reach.spread, all);
         if self.trial.is_some() {
             self.until = now + (missing * parameters.excess).min(parameters.longest);
+        }
+    }
+
+    /// Raises the minimum RTT that the sender knows, from the first trial on.
+    fn raise(&mut self, now: Instant, rate: f64, spread: Duration, parameters: &Parameters) {
+        let Some((lowest, _)) = self.lowest else { return };
+        if parameters.raise.enabled && self.trial.is_some() && self.raise.is_none() {
+            self.raise = Some(Box::new(Raise::new(now, lowest, rate)));
+        }
+        let paces = self.bursts < parameters.aggregation.bursts;
+        if let Some(raise) = &mut self.raise {
+            raise.end_period(now, Progress { rate, lowest, spread, paces }, &parameters.raise);
+            if raise.is_over(now) {
+                self.raise = None;
+            }
         }
     }
 
@@ -215,8 +253,9 @@ impl Aggregation {
     ) -> Option<Trial> {
         let aggregates = trial.aggregates.saturating_add(1);
         if aggregates >= parameters.trial && rate < trial.before * parameters.gain {
-            self.pause = (self.pause * 2).clamp(parameters.pause, parameters.pause_most);
-            self.again = now + self.pause;
+            let pause = parameters.pause.saturating_mul(1 << self.in_vain.min(16));
+            self.again = now + pause.min(parameters.pause_most);
+            self.in_vain += 1;
             return None;
         }
         Some(Trial { aggregates, ..trial })

@@ -36,6 +36,7 @@ use std::sync::Arc;
 use mpip_crypto::{NodeId, Rng};
 use mpip_wire::{AckRange, Ranges};
 
+use crate::aggregation::Reach;
 use crate::config::{Limits, PeerConfig, Priority};
 use crate::content::Content;
 use crate::content::Path;
@@ -134,8 +135,7 @@ pub(crate) struct Association {
     /// The delays of the paths differ so much that inner senders mistake the longer ones for
     /// queuing.
     thins: bool,
-    /// Minimum RTT of the farthest path in use.
-    farthest: Duration,
+    reach: Reach,
     /// Bytes that paths in slow start will soon take from the queue.
     awaited: u64,
     /// The generation of the rules that the paths know.
@@ -185,7 +185,7 @@ impl Association {
             delay_reference: None,
             acks_pass: false,
             thins: false,
-            farthest: Duration::ZERO,
+            reach: Reach::default(),
             awaited: 0,
             rules_followed: 0,
             period_at: now,

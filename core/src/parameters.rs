@@ -30,6 +30,8 @@ mechanisms! {
         thinning: ThinningParameters,
         /// Aggregates acknowledgements for BBR senders that know the RTT of a near path only.
         aggregation: AggregationParameters,
+        /// Raises the minimum RTT that such senders know.
+        raise: RaiseParameters,
         /// Which packets carry a playout time on a path with jitter.
         even_delay: EvenDelayParameters,
         /// Recognition of transport protocols inside UDP.
@@ -254,6 +256,28 @@ parameters! {
         pause: Duration = ms(5_000), "ms", 0.0..=1e6, "measured";
         /// Longest pause.
         pause_most: Duration = ms(60_000), "ms", 0.0..=1e7, "measured";
+    }
+}
+
+parameters! {
+    /// Parameters of raising the minimum RTT that a BBR sender knows.
+    pub struct RaiseParameters {
+        /// Enables it.
+        enabled: bool = true, "", 0.0..=1.0, "measured";
+        /// The RTT may exceed twice the minimum RTT by so much: aggregates make up for 100 ms.
+        margin: Duration = ms(80), "ms", 0.0..=1_000.0, "`bbr_extra_acked_max_us`";
+        /// Longest time for which packets are held.
+        longest: Duration = ms(400), "ms", 0.0..=500.0, "a receiver holds none for more than 500 ms";
+        /// A rate below this share of that before counts as slower, for the first 10 s.
+        least: f64 = 0.8, "share", 0.0..=1.0, "BBR delivers 0.75 of its rate after a probe";
+        /// Periods in a row with a slower rate that end it.
+        periods: u32 = 2, "periods", 1.0..=100.0, "one may be BBR's probe of the RTT";
+        /// Time after which the sender must have become faster.
+        trial: Duration = ms(15_000), "ms", 0.0..=1e6, "BBR keeps a minimum RTT for 10 s";
+        /// Growth of the rate that counts as faster.
+        gain: f64 = 1.2, "times", 1.0..=10.0, "as of `aggregation`";
+        /// Pause after it was ended.
+        pause: Duration = ms(60_000), "ms", 0.0..=1e7, "measured";
     }
 }
 

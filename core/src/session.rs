@@ -7,11 +7,11 @@ use core::time::Duration;
 
 use mpip_wire::{PathId, SessionFields, SessionId};
 
-use crate::aggregation::{Aggregation, Ahead};
+use crate::aggregation::{Aggregation, Ahead, Reach};
 use crate::interactive::Credit;
 use crate::omission::SessionHeader;
 use crate::parameters::{
-    AggregationParameters, FallBackParameters, ThinningParameters, UdpTransportParameters,
+    FallBackParameters, Parameters, ThinningParameters, UdpTransportParameters,
 };
 use crate::recent_paths::RecentPaths;
 use crate::repeated_segment::RepeatedSegment;
@@ -144,8 +144,8 @@ impl Outgoing {
         if rules.thins && !self.thinning.passes(now, ack, end, waits) {
             return false;
         }
-        let ahead = Ahead { waits: waits.is_some(), farthest: rules.farthest };
-        self.aggregation.passes(now, ack, end, ahead, rules.aggregation)
+        let ahead = Ahead { waits: waits.is_some(), reach: rules.reach };
+        self.aggregation.passes(now, ack, end, ahead, rules.parameters)
     }
 
     /// Until when a small packet of the peer, which may be an acknowledgement that cannot be read,
@@ -165,6 +165,12 @@ impl Outgoing {
                 None
             }
         }
+    }
+
+    /// How much longer than by the nearest path full packets are to take, for a sender that would
+    /// take its delay for that of all.
+    pub(crate) fn hold(&self) -> Option<Duration> {
+        self.aggregation.hold()
     }
 
     /// The peer acknowledges this host's SYN.
@@ -197,9 +203,8 @@ pub(crate) struct AckRules<'a> {
     pub(crate) thins: bool,
     /// Since when the session has had more data than the paths carry.
     pub(crate) waits: Option<Instant>,
-    /// Minimum RTT of the farthest path in use.
-    pub(crate) farthest: Duration,
-    pub(crate) aggregation: &'a AggregationParameters,
+    pub(crate) reach: Reach,
+    pub(crate) parameters: &'a Parameters,
 }
 
 /// What the receiver knows about the header fields of a session.

@@ -1,10 +1,10 @@
 //! `mpip-lab sweep`: mpip over link sets drawn at random, for each kind of inner sender, in virtual
 //! time.
 //!
-//! `distribution` draws the sets or `given` reads one, `measured` runs a sender over one of them, `summary` prints
-//! distributions and the worst seeds, and `explain` the time line of one run. All follows from the
-//! seed, so results repeat, whatever the number of threads. `kernel` runs the same sets on kernels,
-//! as the scenarios that `scenario` makes of them.
+//! `distribution` draws the sets or `given` reads one, `measured` runs a sender over one of them,
+//! `summary` prints distributions and the worst seeds, and `explain` the time line of one run. All
+//! follows from the seed, so results repeat, whatever the number of threads. `kernel` runs the same
+//! sets on kernels, as the scenarios that `scenario` makes of them.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Args;
 use mpip_core::Parameters;
+use mpip_sim::clock::SECOND;
 
 use self::measured::Plan;
 use crate::progress::Work;
@@ -28,6 +29,7 @@ mod measured;
 mod scenario;
 pub(crate) mod summary;
 
+use distribution::END;
 pub(crate) use distribution::{FROM, Set};
 pub(crate) use measured::Measured;
 
@@ -49,7 +51,7 @@ pub(crate) struct Options {
     senders: Vec<String>,
     /// On kernels instead of in the simulator, in real time, and kernel MPTCP beside; short
     /// transfers are TCP's only
-    #[arg(long, conflicts_with_all = ["with", "path", "explain", "jobs"])]
+    #[arg(long, conflicts_with_all = ["with", "path", "seconds", "explain", "jobs"])]
     kernel: bool,
     /// Counts runs on kernels even if the processors were busy
     #[arg(long)]
@@ -70,6 +72,9 @@ pub(crate) struct Options {
     /// Seeds decide what is random on them; such results are not stored
     #[arg(long, value_name = "KEYS", conflicts_with = "show")]
     path: Vec<String>,
+    /// Seconds of bulk, of which the first third does not count; results are stored with 12 only
+    #[arg(long, default_value_t = END / SECOND, value_parser = clap::value_parser!(u64).range(3..=3_600))]
+    seconds: u64,
     /// Prints the stored results of these seeds and senders, and measures nothing
     #[arg(long)]
     show: bool,
@@ -101,7 +106,9 @@ impl Options {
 
     /// The links of `seed`.
     fn set(&self, seed: u64) -> io::Result<Set> {
-        if self.path.is_empty() { Ok(Set::draw(seed)) } else { given::set(&self.path, seed) }
+        let drawn = self.path.is_empty();
+        let set = if drawn { Set::draw(seed) } else { given::set(&self.path, seed)? };
+        Ok(set.lasting(self.seconds * SECOND))
     }
 
     fn seeds(&self) -> std::ops::Range<u64> {
@@ -139,7 +146,8 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     }
     let wanted =
         |result: &Measured| seeds.contains(&result.seed) && senders.contains(&result.sender);
-    let stored = options.with.is_empty() && options.path.is_empty();
+    let usual = options.path.is_empty() && options.seconds * SECOND == END;
+    let stored = options.with.is_empty() && usual;
     let mut results = if stored { read(&options.out)? } else { Vec::new() };
     results.retain(wanted);
     if !options.show {

@@ -670,11 +670,12 @@ impl<C: Content> Path<C> {
     }
 
     /// Playout time of a packet that leaves now: the earliest delivery, µs of the peer's clock
-    /// modulo 2^32. `reference` is that of the association's delay samples. `None` on a path
-    /// without much jitter.
-    pub fn playout(&self, now: Instant, reference: Option<u32>) -> Option<u32> {
+    /// modulo 2^32. `reference` is that of the association's delay samples. The packet takes at
+    /// least `delay`, µs as in the samples. `None` without it on a path without much jitter.
+    pub fn playout(&self, now: Instant, reference: Option<u32>, delay: Option<i64>) -> Option<u32> {
         let at = (now.as_micros() as u32).wrapping_add(reference?);
-        Some(at.wrapping_add_signed(self.playout.target()? as i32))
+        let delay = self.playout.target().into_iter().chain(delay).max()?;
+        Some(at.wrapping_add_signed(delay as i32))
     }
 
     /// The challenge that has to be answered before the path carries packets.

@@ -18,7 +18,7 @@ struct Sender {
     arrived: u32,
     acked: u32,
     window: u32,
-    parameters: AggregationParameters,
+    parameters: Parameters,
     /// Sends what an aggregate permits at once.
     bursts: bool,
     ahead: Ahead,
@@ -31,8 +31,9 @@ impl Sender {
         let now = Instant::from_millis(1_000);
         aggregation.on_segment(now, start);
         aggregation.on_syn_ack(now + NEAR);
-        let parameters = AggregationParameters::default();
-        let ahead = Ahead { waits: false, farthest: rtt };
+        let parameters = Parameters::default();
+        let reach = Reach { farthest: rtt, nearest: 0, spread: rtt / 2 };
+        let ahead = Ahead { waits: false, reach };
         Self {
             aggregation,
             now,
@@ -110,7 +111,7 @@ fn every_acknowledgement_passes_while_data_waits_for_the_paths() {
 #[test]
 fn every_acknowledgement_passes_if_the_rtt_is_that_of_a_queue() {
     let mut sender = Sender::new(NEAR * 6, 40, 0);
-    sender.ahead.farthest = NEAR * 19 / 10;
+    sender.ahead.reach.farthest = NEAR * 19 / 10;
     assert_eq!(sender.rounds(100), 0);
 }
 
@@ -129,9 +130,10 @@ fn a_window_that_grows_needs_no_aggregates() {
 fn a_sender_that_does_not_become_faster_is_left_alone() {
     let mut sender = Sender::new(NEAR * 6, 40, 0);
     // As many aggregates as a trial has, and some rounds more.
-    sender.rounds(sender.parameters.rounds * (sender.parameters.trial + 8) * 2);
-    let (again, pause) = (sender.aggregation.again, sender.aggregation.pause);
-    assert!(again > Instant::ZERO && pause >= sender.parameters.pause);
+    let AggregationParameters { rounds, trial, .. } = sender.parameters.aggregation;
+    sender.rounds(rounds * (trial + 8) * 2);
+    let (again, in_vain) = (sender.aggregation.again, sender.aggregation.in_vain);
+    assert!(again > Instant::ZERO && in_vain > 0);
     assert!(sender.aggregation.trial.is_none());
     let mut dropped = 0;
     while sender.now + NEAR * 12 < again {
@@ -144,8 +146,8 @@ fn a_sender_that_does_not_become_faster_is_left_alone() {
 fn a_sender_that_answers_with_bursts_is_left_alone() {
     let mut sender = Sender::new(NEAR * 6, 40, 0);
     sender.bursts = true;
-    sender.rounds(sender.parameters.rounds * 8);
-    assert!(sender.aggregation.bursts >= sender.parameters.bursts);
+    sender.rounds(sender.parameters.aggregation.rounds * 8);
+    assert!(sender.aggregation.bursts >= sender.parameters.aggregation.bursts);
     assert_eq!(sender.rounds(100), 0);
 }
 
@@ -154,4 +156,16 @@ fn a_retransmission_ends_an_aggregate() {
     let mut aggregation = Aggregation { until: Instant::from_millis(100), ..Default::default() };
     aggregation.on_repeated();
     assert_eq!(aggregation.until, Instant::ZERO);
+}
+
+#[test]
+fn what_a_sender_that_knows_a_near_path_only_sends_is_held_as_by_the_far_one() {
+    let mut sender = Sender::new(NEAR * 6, 40, 0);
+    assert_eq!(sender.aggregation.hold(), None);
+    sender.rounds(12);
+    assert_eq!(sender.aggregation.hold(), Some(NEAR * 3));
+    let mut bursty = Sender::new(NEAR * 6, 40, 0);
+    bursty.bursts = true;
+    bursty.rounds(60);
+    assert_eq!(bursty.aggregation.hold(), None);
 }

@@ -491,7 +491,7 @@ impl Association {
         self.on_traffic(now);
         let answered = self.note_answer(slot);
         let answers = answered.and_then(|answered| self.answers(now, answered, inner.len()));
-        let Self { receiving, sending, parameters, thins, farthest, .. } = self;
+        let Self { receiving, sending, parameters, thins, reach, .. } = self;
         let judge = |packet: &InnerPacket<'_>| {
             let Some(Answered { slot, waits, hidden }) = answers else { return Verdict::Deliver };
             let Some(session) = sending.get_mut(slot) else { return Verdict::Deliver };
@@ -501,8 +501,7 @@ impl Association {
             }
             match acknowledged(packet) {
                 Some(Acknowledgement::Plain(ack)) => {
-                    let aggregation = &parameters.aggregation;
-                    let rules = AckRules { thins: *thins, waits, farthest: *farthest, aggregation };
+                    let rules = AckRules { thins: *thins, waits, reach: *reach, parameters };
                     match session.passes(now, ack, &rules) {
                         true => Verdict::Deliver,
                         false => Verdict::Thin,

@@ -333,7 +333,9 @@ impl Association {
         let parameters = &self.parameters.even_delay;
         let even = len >= parameters.bulk as usize || next.sequence < parameters.first;
         let even = even && next.ordered && next.first_sent.is_none();
-        let playout = path.playout(now, self.delay_reference).filter(|_| even);
+        let hold = session.and_then(Outgoing::hold);
+        let hold = hold.map(|hold| self.reach.nearest + hold.as_micros() as i64);
+        let playout = path.playout(now, self.delay_reference, hold).filter(|_| even);
         let playout =
             playout.map(|at| Frame::Playout { at: playout::encode(at) }).filter(|frame| {
                 let used = datagram_overhead(path.id) + plain_len;

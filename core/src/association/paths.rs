@@ -7,6 +7,7 @@ use mpip_wire::{PathId, PathStatus, RateLimit};
 
 use super::Association;
 use super::loss::{BELOW, NOT_JUDGED, REACHES};
+use crate::aggregation::Reach;
 use crate::config::{InterfaceProperties, Policy};
 use crate::content::Path;
 use crate::drops::DropReason;
@@ -543,7 +544,14 @@ impl Association {
         let rtt = in_use().map(|path| path.flight.rtt().smoothed()).max().unwrap_or_default();
         let jitter = in_use().map(|path| path.delay.jitter()).max().unwrap_or_default();
         let farthest = in_use().map(|path| path.flight.rtt().minimum()).max();
-        self.farthest = farthest.unwrap_or_default();
+        let delays = || in_use().filter_map(|path| path.delay.minimum());
+        let (nearest, most) = (delays().min(), delays().max());
+        let nearest = nearest.unwrap_or_default();
+        self.reach = Reach {
+            farthest: farthest.unwrap_or_default(),
+            nearest,
+            spread: Duration::from_micros((most.unwrap_or_default() - nearest).unsigned_abs()),
+        };
         let rtt = rtt.min(self.parameters.resequencing.most);
         let late = jitter.saturating_sub(tuning.own_jitter).mul_f64(tuning.late);
         let late = late.min(tuning.spread_most);

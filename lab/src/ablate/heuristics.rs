@@ -24,6 +24,7 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
         "aggregates of acknowledgements for BBR senders",
         &["aggregation.enabled=0"],
     ),
+    heuristic("raise", "... and raising the minimum RTT that they know", &["raise.enabled=0"]),
     heuristic("thinning", "acknowledgement thinning in slow start", &["thinning.enabled=0"]),
     heuristic("codel-patience", "CoDel waits for the answer to a signal", &["codel.patient=0"]),
     heuristic("codel-growth", "... and while paths start", &["codel_tuning.growth=0"]),

@@ -48,6 +48,8 @@ pub(super) struct Path {
 pub(crate) struct Set {
     pub(super) seed: u64,
     pub(super) paths: Vec<Path>,
+    /// When bulk ends.
+    pub(super) until: Nanos,
 }
 
 fn log_uniform(rng: &mut Rng, low: f64, high: f64) -> f64 {
@@ -77,7 +79,17 @@ impl Set {
         for path in &mut paths {
             path.changes.sort_by_key(|(at, ..)| *at);
         }
-        Self { seed, paths }
+        Self { seed, paths, until: END }
+    }
+
+    /// The same links, with bulk for another time. What happens on them does not change.
+    pub(super) fn lasting(self, until: Nanos) -> Self {
+        Self { until, ..self }
+    }
+
+    /// When bulk begins to count.
+    pub(super) fn from(&self) -> Nanos {
+        self.until / 3
     }
 
     /// The same links, on which nothing happens.
@@ -371,7 +383,7 @@ mod tests {
         let payload = 1_460.0 / 1_514.0;
         let mut path = Path::new((link.clone(), link));
         let limit = |path: &Path| {
-            let set = Set { seed: 0, paths: vec![path.clone()] };
+            let set = Set { seed: 0, paths: vec![path.clone()], until: END };
             set.limit(2 * SECOND, 6 * SECOND) / payload / 1e6
         };
         assert!((limit(&path) - 9.0).abs() < 1e-6, "a lost packet has used the link");

@@ -12,7 +12,7 @@ use mpip_sim::spec::outer_address;
 use mpip_sim::tcp::TcpState;
 use mpip_sim::world::{Observe, World};
 
-use super::distribution::{END, FROM, Set};
+use super::distribution::Set;
 use super::measured::{self, Plan};
 
 /// Interval of the lines.
@@ -58,7 +58,7 @@ pub(super) fn text(set: &Set, name: &str, plan: &Plan) -> io::Result<String> {
     let mut text = set.describe();
     let mbps = |bits: f64| format!("{:.2}", bits / 1e6);
     let alone: Vec<String> = found.bulk.alone.iter().map(|bits| mbps(*bits)).collect();
-    let (from, end) = (FROM / SECOND, END / SECOND);
+    let (from, end) = (set.from() / SECOND, set.until / SECOND);
     let _ = writeln!(
         text,
         "{name}, {from} to {end} s, Mbit/s: limit {}, alone {}, mpip {}; of the limit {:.3}, of the \
@@ -79,7 +79,7 @@ pub(super) fn text(set: &Set, name: &str, plan: &Plan) -> io::Result<String> {
     let mut world = World::new(measured::loaded(set, sender, plan), Observe::default());
     world.run_until(WARM_UP);
     let mut before = look(&world, set.paths.len());
-    for step in 1..=END / STEP {
+    for step in 1..=set.until / STEP {
         world.run_until(WARM_UP + step * STEP);
         line(&mut text, &world, &before);
         before = look(&world, set.paths.len());
@@ -201,7 +201,7 @@ mod tests {
         let text = text(&set, "quic-cubic", &plan).expect("the sender exists");
         let steps = text.lines().filter(|line| line.contains("  inner ")).count() as u64;
         let paths = text.lines().filter(|line| line.contains("  window ")).count() as u64;
-        assert_eq!(steps, END / STEP);
+        assert_eq!(steps, set.until / STEP);
         assert!(paths > steps && paths <= steps * set.paths.len() as u64, "{text}");
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use mpip_link::scenario::Scenario;
 
-use super::distribution::{Path, Set};
+use super::distribution::{END, Path, Set};
 
 /// The set of these paths, each with the keys of a scenario's `[[link]]`, separated by commas.
 ///
@@ -12,7 +12,7 @@ use super::distribution::{Path, Set};
 /// What is wrong with the first path that is none.
 pub(super) fn set(paths: &[String], seed: u64) -> io::Result<Set> {
     let paths = paths.iter().map(|keys| path(keys)).collect::<io::Result<_>>()?;
-    Ok(Set { seed, paths })
+    Ok(Set { seed, paths, until: END })
 }
 
 /// Reads the keys in a scenario of this one link.

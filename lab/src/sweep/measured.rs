@@ -10,7 +10,7 @@ use mpip_sim::traffic::quantile;
 use mpip_sim::world::{Observe, World};
 use serde::{Deserialize, Serialize};
 
-use super::distribution::{CROSS, Cross, END, FROM, Set};
+use super::distribution::{CROSS, Cross, END, Set};
 use crate::statistics::median;
 
 /// Bytes of the short transfers.
@@ -37,7 +37,7 @@ pub(crate) struct Measured {
     pub(crate) violations: Vec<String>,
 }
 
-/// Bulk, counted from [`FROM`] to [`END`], in bit/s, and requests beside it.
+/// Bulk, in bit/s, and requests beside it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Bulk {
     pub(crate) limit: f64,
@@ -138,31 +138,32 @@ fn add_cross(spec: &mut WorldSpec, path: usize, cross: &[Cross]) {
 }
 
 impl Set {
-    /// The world of a bulk transfer, which counts from [`FROM`] on.
+    /// The world of a bulk transfer.
     pub(crate) fn bulk(&self, subject: Subject, sender: Sender) -> WorldSpec {
-        world(self, subject, (sender, None), END, 0)
+        world(self, subject, (sender, None), self.until, 0)
     }
 
     /// What bulk by TCP can have, bit/s.
     pub(crate) fn bulk_limit(&self) -> f64 {
-        self.limit(FROM, END)
+        self.limit(self.from(), self.until)
     }
 
     /// What the plain transfer reaches on the path where it has most, bit/s.
     pub(crate) fn best_path(&self, sender: Sender) -> f64 {
         let alone = subjects(self).map(|subject| {
-            goodput(&mut World::new(self.bulk(subject, sender), Observe::default()))
+            self.goodput(&mut World::new(self.bulk(subject, sender), Observe::default()))
         });
         alone.fold(0.0, f64::max)
     }
-}
 
-/// Runs the world of a bulk transfer. Returns bit/s from [`FROM`] to [`END`].
-fn goodput(world: &mut World) -> f64 {
-    world.run_until(WARM_UP + FROM);
-    let before = world.flow_bytes(0);
-    world.run_until(WARM_UP + END);
-    (world.flow_bytes(0) - before) as f64 * 8.0 * SECOND as f64 / (END - FROM) as f64
+    /// Runs the world of a bulk transfer. Returns bit/s while it counts.
+    fn goodput(&self, world: &mut World) -> f64 {
+        world.run_until(WARM_UP + self.from());
+        let before = world.flow_bytes(0);
+        world.run_until(WARM_UP + self.until);
+        let time = (self.until - self.from()) as f64 / SECOND as f64;
+        (world.flow_bytes(0) - before) as f64 * 8.0 / time
+    }
 }
 
 /// What to measure beside goodput, and how.
@@ -213,14 +214,14 @@ fn bulk(set: &Set, sender: Sender, plan: &Plan, violations: &mut Vec<String>) ->
     for subject in subjects(set) {
         let spec = set.bulk(subject, sender);
         let mut world = World::new(spec.clone(), Observe::default());
-        alone.push(goodput(&mut world));
+        alone.push(set.goodput(&mut world));
         note(violations, &world);
         let mut idle = spec;
         idle.flows.remove(0);
         let idle = idle.with_ping(WARM_UP, REQUESTS);
         let number = idle.flows.len() - 1;
         let mut world = World::new(idle, Observe::default());
-        world.run_until(WARM_UP + END);
+        world.run_until(WARM_UP + set.until);
         let report = world.flow(number);
         // A path that loses most of the requests does not serve them.
         if report.delivered * 2 > report.sent {
@@ -230,7 +231,7 @@ fn bulk(set: &Set, sender: Sender, plan: &Plan, violations: &mut Vec<String>) ->
     let spec = loaded(set, sender, plan);
     let number = spec.flows.len() - 1;
     let mut world = World::new(spec, Observe::default());
-    let mpip = goodput(&mut world);
+    let mpip = set.goodput(&mut world);
     note(violations, &world);
     let ping = world.flow(number);
     Bulk {

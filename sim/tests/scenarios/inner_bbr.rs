@@ -1,6 +1,7 @@
 //! The host's own TCP may be BBR, which keeps its estimate of the BDP in flight and never fills a
 //! window.
 
+use core::ops::Range;
 use core::time::Duration;
 
 use crate::common::{both, link};
@@ -11,22 +12,24 @@ use mpip_sim::spec::TcpControl;
 
 type Paths = Vec<(LinkConfig, LinkConfig)>;
 
+/// Mbit/s of a TCP under `tcp` in the seconds `time`.
+fn run(paths: &Paths, tcp: TcpControl, subject: Subject, time: Range<u64>, seed: u64) -> f64 {
+    let scenario = Scenario {
+        paths: paths.clone(),
+        sender: tcp.into(),
+        duration: time.end * SECOND,
+        from: time.start * SECOND,
+        seed,
+    };
+    let found = measure(&scenario, subject);
+    assert!(found.violations.is_empty(), "{:?}", found.violations);
+    found.goodput / 1e6
+}
+
 /// Mbit/s of a TCP under `tcp` in 20 s, the mean of some seeds.
 fn goodput(paths: &Paths, tcp: TcpControl, subject: Subject) -> f64 {
     const SEEDS: u64 = 4;
-    let run = |seed| {
-        let scenario = Scenario {
-            paths: paths.clone(),
-            sender: tcp.into(),
-            duration: 20 * SECOND,
-            from: 0,
-            seed,
-        };
-        let found = measure(&scenario, subject);
-        assert!(found.violations.is_empty(), "{:?}", found.violations);
-        found.goodput / 1e6
-    };
-    (1..=SEEDS).map(run).sum::<f64>() / SEEDS as f64
+    (1..=SEEDS).map(|seed| run(paths, tcp, subject, 0..20, seed)).sum::<f64>() / SEEDS as f64
 }
 
 fn jittering(delay: u64, jitter: u64, loss: f64) -> LinkConfig {
@@ -64,4 +67,14 @@ fn it_begins_with_a_clean_path_though_a_lossy_one_is_nearer() {
     let both = goodput(&paths, TcpControl::BBR, Subject::MPIP);
     let best = alone(0).max(alone(1));
     assert!(both > 1.25 * best, "{both:.2} Mbit/s, and {best:.2} on one path alone");
+}
+
+/// It keeps the minimum RTT of the near path for 10 s, and every 10 s measures it anew. Measured:
+/// 1.0 of the far path alone; 0.2 if nothing raises what it measures.
+#[test]
+fn a_transfer_that_lasts_is_not_slower_than_on_the_far_path_alone() {
+    let paths = vec![both(link(10, 140, 200)), both(link(1, 2, 50))];
+    let late = |subject| run(&paths, TcpControl::BBR, subject, 25..45, 1);
+    let (alone, with) = (late(Subject::Path(0)), late(Subject::MPIP));
+    assert!(with > 0.9 * alone, "{with:.2} Mbit/s, and {alone:.2} on the far path alone");
 }
