@@ -111,6 +111,9 @@ impl Aggregation {
     /// The sender sends up to `end`.
     pub(crate) fn on_segment(&mut self, now: Instant, end: u32) {
         self.sample.on_segment(now, end);
+        if self.raise.as_mut().is_some_and(|raise| raise.on_segment(now)) {
+            self.raise = None;
+        }
         if let Some(aggregate) = &mut self.aggregate {
             if now <= aggregate.passed + BURST {
                 aggregate.after = end;
@@ -135,6 +138,7 @@ impl Aggregation {
 
     /// The peer acknowledges the sender's SYN.
     pub(crate) fn on_syn_ack(&mut self, now: Instant) {
+        self.raise = None;
         if let Some(rtt) = self.sample.take(now) {
             self.on_rtt(now, rtt);
         }
@@ -177,7 +181,12 @@ impl Aggregation {
                 Some(Aggregate { passed: now, covered: news, before: end, after: end });
         }
         self.acked = ack;
-        self.period.idle |= flight == 0 && !drops;
+        if flight == 0 {
+            self.period.idle |= !drops;
+            if let Some(raise) = &mut self.raise {
+                raise.on_idle(now);
+            }
+        }
         if ack.wrapping_sub(self.round_end) < MAX_WINDOW {
             self.round_end = end;
             self.period.rounds += 1;
@@ -198,8 +207,8 @@ impl Aggregation {
         }
     }
 
-    fn end_period(&mut self, now: Instant, reach: Reach, parameters: &Parameters) {
-        let (all, parameters) = (parameters, &parameters.aggregation);
+    fn end_period(&mut self, now: Instant, reach: Reach, all: &Parameters) {
+        let parameters = &all.aggregation;
         let period = Period { began: now, from: self.acked, ..Period::default() };
         let ended = core::mem::replace(&mut self.period, period);
         let seconds = now.since(ended.began).as_secs_f64().max(1e-6);
@@ -255,7 +264,7 @@ impl Aggregation {
         if aggregates >= parameters.trial && rate < trial.before * parameters.gain {
             let pause = parameters.pause.saturating_mul(1 << self.in_vain.min(16));
             self.again = now + pause.min(parameters.pause_most);
-            self.in_vain += 1;
+            self.in_vain = self.in_vain.saturating_add(1);
             return None;
         }
         Some(Trial { aggregates, ..trial })

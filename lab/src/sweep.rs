@@ -68,8 +68,8 @@ pub(crate) struct Options {
     /// Other values of parameters, as `mechanism.parameter=value`; such results are not stored
     #[arg(long)]
     with: Vec<String>,
-    /// A path with these keys of a [[link]], instead of drawn ones; again for each further path.
-    /// Seeds decide what is random on them; such results are not stored
+    /// A path with these keys of a scenario's link instead of drawn ones; once for each path.
+    /// Seeds decide what is random there; such results are not stored
     #[arg(long, value_name = "KEYS", conflicts_with = "show")]
     path: Vec<String>,
     /// Seconds of bulk, of which the first third does not count; results are stored with 12 only
@@ -168,6 +168,9 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     }
     results.sort_by_key(|result| result.seed);
     print!("{}", summary::text(&results, &senders, options.markdown));
+    if !stored {
+        println!("These are explained with the same --with, --path and --seconds only.");
+    }
     let broken = results.iter().filter(|result| !result.violations.is_empty()).count();
     Ok(if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

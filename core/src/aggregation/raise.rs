@@ -8,7 +8,8 @@
 //! Until then its window is what it was, and a longer RTT would lower its rate. What
 //! [aggregates](super) add to the window, 100 ms at its rate, makes up for that. So the RTT is
 //! raised in steps, each within what the window allows. A sender that becomes slower, or in the end
-//! not faster, is left alone for a while.
+//! not faster, is left alone for a while. A sender that pauses begins anew: what follows may be a
+//! short exchange, and is not to wait.
 
 use core::time::Duration;
 
@@ -18,6 +19,9 @@ use crate::parameters::RaiseParameters;
 
 /// Time for which BBR keeps its minimum RTT (`bbr_min_rtt_win_sec`).
 pub(super) const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
+
+/// A sender that has had nothing in flight for so long is not in the middle of a transfer.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// A period of a sender has ended.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +48,8 @@ pub(super) struct Raise {
     /// Periods in a row with a lower rate than before.
     slow: u32,
     hold: Duration,
+    /// Since when nothing is in flight.
+    idle_since: Option<Instant>,
     /// It did not help, and is not tried again before then.
     rests_until: Option<Instant>,
 }
@@ -57,6 +63,7 @@ impl Raise {
             best: 0.0,
             slow: 0,
             hold: Duration::ZERO,
+            idle_since: None,
             rests_until: None,
         }
     }
@@ -69,6 +76,16 @@ impl Raise {
     /// Whether another one may begin.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         self.rests_until.is_some_and(|until| until <= now)
+    }
+
+    /// Everything is acknowledged.
+    pub(super) fn on_idle(&mut self, now: Instant) {
+        self.idle_since = Some(now);
+    }
+
+    /// The sender sends. Returns whether it is over because the sender had paused.
+    pub(super) fn on_segment(&mut self, now: Instant) -> bool {
+        self.idle_since.take().is_some_and(|since| now.since(since) >= IDLE)
     }
 
     pub(super) fn end_period(
@@ -145,6 +162,16 @@ mod tests {
         assert!(!goes_on(&mut raise, 5, RATE * 2.0, NEAR, 60), "it rests");
         assert!(!raise.is_over(at(5)));
         assert!(raise.is_over(at(4) + RaiseParameters::default().pause));
+    }
+
+    #[test]
+    fn it_ends_when_the_sender_pauses() {
+        let mut raise = Raise::new(BEGAN, NEAR, RATE);
+        raise.on_idle(at(3));
+        assert!(!raise.on_segment(at(3) + millis(100)), "its window was acknowledged at once");
+        assert!(!raise.on_segment(at(5)), "it was not idle");
+        raise.on_idle(at(6));
+        assert!(raise.on_segment(at(7)));
     }
 
     #[test]
