@@ -16,6 +16,7 @@ use std::time::Duration;
 use crate::common::HANG;
 use crate::common::Namespace;
 use crate::common::packets::cut;
+use crate::common::wait_until_arrives;
 use crate::common::wait_until_gone;
 use mpip_net::netlink::Netlink;
 use mpip_net::tun::{OpenError, TunCounters};
@@ -44,6 +45,11 @@ impl Host {
                 netlink.add_address(&link, address, len).expect("an address");
             }
             netlink.set_up(&link).expect("up");
+            for (address, _) in addresses(number) {
+                if let IpAddr::V6(address) = address {
+                    wait_until_arrives(address);
+                }
+            }
             Arc::new(tun)
         });
         Self { namespace, tun }

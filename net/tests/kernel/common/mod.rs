@@ -2,6 +2,7 @@
 //! when the last thread, socket or open file that belongs to it does, so nothing can be left over.
 
 use std::fs::File;
+use std::net::Ipv6Addr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
 use std::thread;
@@ -27,6 +28,17 @@ pub(crate) fn wait_until_gone(netlink: &mut Netlink, interface: &str) {
 pub(crate) fn wait_until_no_carrier(netlink: &mut Netlink, interface: &str) {
     let carrier = |netlink: &mut Netlink| netlink.link(interface).is_ok_and(|link| link.carrier);
     wait_until(&format!("{interface} has no carrier"), || !carrier(netlink));
+}
+
+/// Waits until packets to an IPv6 address of the calling thread's namespace arrive. A busy kernel
+/// adds the route to it a moment after the address, when sockets can already be bound to it.
+pub(crate) fn wait_until_arrives(address: Ipv6Addr) {
+    let digits: String = address.octets().iter().map(|byte| format!("{byte:02x}")).collect();
+    let local = format!("{digits} 80 ");
+    wait_until(&format!("a route to {address} of this host"), || {
+        let routes = std::fs::read_to_string("/proc/thread-self/net/ipv6_route");
+        routes.expect("the routes").lines().any(|route| route.starts_with(&local))
+    });
 }
 
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
