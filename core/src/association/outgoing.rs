@@ -333,14 +333,16 @@ impl Association {
         let parameters = &self.parameters.even_delay;
         let even = len >= parameters.bulk as usize || next.sequence < parameters.first;
         let even = even && next.ordered && next.first_sent.is_none();
-        let hold = session.and_then(Outgoing::hold);
-        let hold = hold.map(|hold| self.reach.nearest + hold.as_micros() as i64);
-        let playout = path.playout(now, self.delay_reference, hold).filter(|_| even);
-        let playout =
-            playout.map(|at| Frame::Playout { at: playout::encode(at) }).filter(|frame| {
-                let used = datagram_overhead(path.id) + plain_len;
-                used + frame.encoded_len() <= most
-            });
+        let time = even.then(|| {
+            let hold = session.and_then(Outgoing::hold);
+            let delay = hold.map(|hold| self.reach.nearest + hold.as_micros() as i64);
+            path.playout(now, self.delay_reference, delay)
+        });
+        let frame = time.flatten().map(|at| Frame::Playout { at: playout::encode(at) });
+        let playout = frame.filter(|frame| {
+            let used = datagram_overhead(path.id) + plain_len;
+            used + frame.encoded_len() <= most
+        });
         plain_len += playout.as_ref().map_or(0, Frame::encoded_len);
         // What is lost of the copies is not sent again.
         let repair = next.repair && copy == Copy::First;
