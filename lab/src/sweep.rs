@@ -73,7 +73,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "KEYS", conflicts_with = "show")]
     path: Vec<String>,
     /// Seconds of bulk, of which the first third does not count; results are stored with 12 only
-    #[arg(long, default_value_t = END / SECOND, value_parser = clap::value_parser!(u64).range(3..=3_600))]
+    #[arg(long, default_value_t = END / SECOND, conflicts_with = "show")]
+    #[arg(value_parser = clap::value_parser!(u64).range(3..=3_600))]
     seconds: u64,
     /// Prints the stored results of these seeds and senders, and measures nothing
     #[arg(long)]
@@ -169,7 +170,7 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     results.sort_by_key(|result| result.seed);
     print!("{}", summary::text(&results, &senders, options.markdown));
     if !stored {
-        println!("These are explained with the same --with, --path and --seconds only.");
+        eprintln!("These are explained with the same --with, --path and --seconds only.");
     }
     let broken = results.iter().filter(|result| !result.violations.is_empty()).count();
     Ok(if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

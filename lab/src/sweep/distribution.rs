@@ -16,8 +16,10 @@ pub(crate) type Links = (LinkConfig, LinkConfig);
 /// The stream of randomness that draws sets.
 const DRAWING: u64 = 101;
 
+/// Bulk does not count in this part of its time (divisor): slow start.
+const UNCOUNTED: u64 = 3;
 /// A bulk transfer lasts until `END` and counts from `FROM` on; events are between them.
-pub(crate) const FROM: Nanos = 4 * SECOND;
+pub(crate) const FROM: Nanos = END / UNCOUNTED;
 pub(crate) const END: Nanos = 12 * SECOND;
 
 /// Bytes of a full packet on a link, with the link's overhead.
@@ -89,7 +91,7 @@ impl Set {
 
     /// When bulk begins to count.
     pub(super) fn from(&self) -> Nanos {
-        self.until / 3
+        self.until / UNCOUNTED
     }
 
     /// The same links, on which nothing happens.

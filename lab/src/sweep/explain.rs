@@ -22,12 +22,13 @@ const WHOLE: u16 = 1_500;
 
 const LEGEND: &str = "\
 Goodput and each path's rate, also that back, in Mbit/s over the last 250 ms. inner: the sender's
-window in kB, round trip in ms, and packets that it declared lost (QUIC: and how many of its packets had not arrived
-by then, those on the way included; more lost than missing are spurious). queue: kB in the tunnel's queue, packets
-that it dropped or marked. wait: kB that the receiver holds for order. Of a path: window and bytes
-in flight in kB, round trip in ms, kB in the link's queue, packets dropped by the link's queue and
-lost on the link, packets that the path declared lost (spuriously), the state of its congestion
-control, why it carries nothing, and its MTU if it was found to be below 1,500.
+window in kB, round trip in ms, and packets that it declared lost (QUIC: and how many of its packets
+had not arrived by then, those on the way included; more lost than missing are spurious). queue: kB
+in the tunnel's queue, packets that it dropped or marked. wait: kB that the receiver holds for
+order. Of a path: window and bytes in flight in kB, round trip in ms, kB in the link's queue,
+packets dropped by the link's queue and lost on the link, packets that the path declared lost
+(spuriously), the state of its congestion control, why it carries nothing, and its MTU if it was
+found to be below 1,500.
 ";
 
 /// Counters at the last line.

@@ -70,7 +70,7 @@ fn it_begins_with_a_clean_path_though_a_lossy_one_is_nearer() {
 }
 
 /// It keeps the minimum RTT of the near path for 10 s, and every 10 s measures it anew. Measured:
-/// 1.0 of the far path alone; 0.2 if nothing raises what it measures.
+/// 0.97 of the far path alone; from 15 s on 0.24 if nothing raises what it measures.
 #[test]
 fn a_transfer_that_lasts_is_not_slower_than_on_the_far_path_alone() {
     let paths = vec![both(link(10, 140, 200)), both(link(1, 2, 50))];
