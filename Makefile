@@ -18,7 +18,7 @@ ENGINE := -p mpip-types -p mpip-wire -p mpip-crypto -p mpip-transport -p mpip-co
 WAITING := 16
 TESTS := MPIP_TEST_ALL=1 RUST_TEST_THREADS=$(WAITING) CARGO='$(CARGO)' sh scripts/test.sh
 
-.PHONY: help build demo check test lint unit audit test-all bench bench-path bench-compare bench-cores flame instructions \
+.PHONY: help build demo check test form lint unit audit test-all bench bench-path bench-compare bench-cores flame instructions \
 	instructions-budget figures kill-matrix sim sweep lab setup mptcp metrics programs install static deb deb-test revision clean
 
 help: ## Show this list
@@ -42,20 +42,22 @@ check: ## After a change in the engine: format, clippy and tests of its crates (
 	$(CARGO) clippy --locked $(ENGINE) --all-targets -- -D warnings
 	$(CARGO) test --locked --profile dev $(ENGINE) --lib
 
-test: setup ## What CI runs: lints and every test (as root, for namespaces)
-	$(TESTS) $(MAKE) --no-print-directory lint
+test: setup ## What CI runs: every test (as root, for namespaces), compiled with clippy, format, imports
+	RUSTC_WORKSPACE_WRAPPER='$(CURDIR)/scripts/clippy.sh' $(TESTS) $(MAKE) --no-print-directory form
 
-lint: ## Format, clippy, documentation, what crates and modules may import
+form:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps --document-private-items
 	sh lint/purity.sh
 	$(CARGO) run --locked --quiet -p mpip-lint
+
+lint: form ## Format, clippy, documentation, what crates and modules may import
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps --document-private-items
 
 unit: setup ## All tests, without the lints; one that cannot run fails
 	$(TESTS)
 
-audit: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/cargo-machete instructions ## Licences, sources, unused dependencies, instructions
+audit: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/cargo-machete lint instructions ## Lints, licences, sources, unused dependencies, instructions
 	$(TOOLS)/bin/cargo-deny --log-level error check licenses bans sources
 	$(TOOLS)/bin/cargo-machete
 

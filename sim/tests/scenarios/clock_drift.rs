@@ -69,7 +69,7 @@ fn drift_leaves_the_shares_of_the_paths_as_they_are() {
     let offset = Duration::from_secs(3_600);
     for scheduler in SCHEDULERS {
         let steady = share(scheduler, HostClock { offset, drift: 0 });
-        for drift in [USUAL, -USUAL, 10 * USUAL, -10 * USUAL] {
+        for drift in [USUAL, 10 * USUAL, -10 * USUAL] {
             let drifting = share(scheduler, HostClock { offset, drift });
             let difference = (drifting - steady).abs();
             assert!(difference < 0.02, "{scheduler}, {drift} ppb: {steady} became {drifting}");

@@ -11,7 +11,7 @@ use mpip_sim::clock::{Nanos, SECOND};
 use mpip_sim::spec::{Action, FlowSpec, System, TcpControl, Traffic, WorldSpec};
 
 const START: Nanos = 3 * SECOND;
-const END: Nanos = 13 * SECOND;
+const END: Nanos = 10 * SECOND;
 /// The upper rate, Mbit/s.
 const LIMIT: f64 = 10.0;
 
@@ -81,10 +81,12 @@ fn no_second_exceeds_the_rate_from_the_start_on() {
 /// the rate for it.
 #[test]
 fn a_rate_set_during_a_transfer_holds_at_once_and_without_it_the_path_is_full_again() {
+    const END: Nanos = 13 * SECOND;
     let controls = ["bbr", "cubic", "reno", "lia", "olia", "balia"];
     for (control, seed) in controls.into_iter().zip(8..) {
         let from = seed as usize % 2;
-        let mut spec = limited(seed, from).with_engines(|engine| {
+        let spec = limited(seed, from).lasting(END + 3 * SECOND);
+        let mut spec = spec.with_engines(|engine| {
             engine.set_congestion_control(control).expect("known");
             engine.interfaces = InterfaceProperties::default();
         });

@@ -1,10 +1,10 @@
-//! 600 random worlds; `make sim` goes through more. A failure prints its seed; `MPIP_SIM_SEED=N`
+//! 400 random worlds; `make sim` goes through more. A failure prints its seed; `MPIP_SIM_SEED=N`
 //! runs that one with its trace. Four tests, so that they share the cores.
 
 use mpip_sim::run::{failure_text, run_seed};
 
 /// Worlds of each of the four tests.
-const EACH: u64 = 150;
+const EACH: u64 = 100;
 /// Least share of what honest nodes deliver in worlds whose hostile node is silent, in all of a
 /// test's worlds together. Measured: 0.98 to 1.00.
 const UNHARMED: f64 = 0.93;

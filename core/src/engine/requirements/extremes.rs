@@ -278,7 +278,7 @@ fn lied_to(kind: CongestionControlKind, scheduler: SchedulerKind, mtu: u16, step
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn no_value_from_a_peer_overflows(
