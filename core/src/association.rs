@@ -42,6 +42,7 @@ use crate::content::Content;
 use crate::content::Path;
 use crate::loss_standby::LossStandby;
 use crate::parameters::Parameters;
+use crate::parts::challenge_budget::ChallengeBudget;
 use crate::parts::handshakes::Handshakes;
 use crate::parts::host_mode::HostMode;
 use crate::parts::identity::Identity;
@@ -153,6 +154,7 @@ pub(crate) struct Association {
 
     sending: Sending,
     rest: Resting,
+    challenge_budget: ChallengeBudget,
     resequencing_timeout: ResequencingTimeout,
 
     receiving: Receiving,
@@ -198,6 +200,7 @@ impl Association {
             losses: Losses::default(),
             sending: Sending::new(now, limits, parameters, &config, rng.bytes()),
             rest: Resting::new(now),
+            challenge_budget: ChallengeBudget::default(),
             resequencing_timeout: ResequencingTimeout::default(),
             receiving: Receiving::new(limits.sessions, limits.resequencing, rng.bytes()),
             trace: Trace::default(),

@@ -2,6 +2,7 @@
 //! knows the association.
 
 pub(crate) mod addresses;
+pub(crate) mod challenge_budget;
 pub(crate) mod handshakes;
 pub(crate) mod host_mode;
 pub(crate) mod identity;

@@ -7,6 +7,8 @@ use mpip_types::PathAddress;
 
 /// First and longest interval between challenges without an answer.
 const CHALLENGE_RETRY: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(20));
+/// Shortest interval between challenges while traffic pays for them.
+const BUSY_RETRY: Duration = Duration::from_secs(1);
 /// The longest interval while the association rests: no traffic depends on it, and a challenge is a
 /// full-size datagram. It may also keep the mapping of a NAT alive, so that longer pauses of the
 /// paths beside it cannot be proven.
@@ -94,6 +96,19 @@ impl Challenge {
     pub fn hurry(&mut self) {
         let pause = if self.attempts == 0 { Duration::ZERO } else { CHALLENGE_RETRY.0 };
         self.next = self.next.min(self.sent + pause);
+    }
+
+    /// When it was sent last, if it may be [hastened](Self::hasten): a second later, and only for
+    /// addresses that we chose and that are known to be the peer's.
+    pub fn waits_since(&self, now: Instant) -> Option<Instant> {
+        let known = self.ours && self.standing != Standing::Advertised;
+        let waits = self.attempts > 0 && now >= self.sent + BUSY_RETRY && now < self.next;
+        (known && waits).then_some(self.sent)
+    }
+
+    /// Traffic would use another path: is sent again now.
+    pub fn hasten(&mut self, now: Instant) {
+        self.next = now;
     }
 
     /// The association is no longer at rest.

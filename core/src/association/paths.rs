@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use mpip_wire::{PathId, PathStatus, RateLimit};
+use mpip_wire::{CHALLENGE_DATAGRAM_LEN, PathId, PathStatus, RateLimit};
 
 use super::Association;
 use super::loss::{BELOW, NOT_JUDGED, REACHES};
@@ -381,6 +381,7 @@ impl Association {
         self.period_at = now + if self.rest.is_resting() { REST_PERIOD } else { PERIOD };
         self.choose_encapsulations(now, cx);
         self.settle_paths(now, cx);
+        self.hasten_challenges(now);
         self.limit_to_fastest(now, cx);
         let candidates = |most: u8| -> Vec<Candidate> {
             let active = self.paths.active().filter(|path| path.reserve.cost() <= most);
@@ -411,6 +412,28 @@ impl Association {
         {
             let dropped = self.sending.drop_queued(&mut self.outbox);
             cx.shared.drops.add(DropReason::NoPath, dropped);
+        }
+    }
+
+    /// Repeats challenges sooner, as far as what was carried since pays for them. Those that have
+    /// waited longest come first.
+    fn hasten_challenges(&mut self, now: Instant) {
+        let carried = self.sending.bytes() + self.receiving.bytes();
+        self.challenge_budget.earn(carried, CHALLENGE_DATAGRAM_LEN);
+        loop {
+            // Those that failed are probed.
+            let new = self.paths.enumerate().filter(|(_, path)| !path.is_validated());
+            let unanswered = new.filter_map(|(index, path)| {
+                let challenge = path.validation.challenge.as_ref()?;
+                Some((challenge.waits_since(now)?, index))
+            });
+            let Some((_, index)) = unanswered.min() else { break };
+            if !self.challenge_budget.spend(CHALLENGE_DATAGRAM_LEN) {
+                break;
+            }
+            if let Some(challenge) = &mut self.paths[index].validation.challenge {
+                challenge.hasten(now);
+            }
         }
     }
 

@@ -100,10 +100,11 @@ pub(super) fn text(results: &[Measured], senders: &[String], markdown: bool) -> 
 /// The distribution of each figure for each sender.
 pub(crate) fn table(results: &[Measured], senders: &[String], markdown: bool) -> String {
     let mut text = String::new();
-    let heads = COLUMNS.map(|(name, _)| name);
+    let mut heads = COLUMNS.map(|(name, _)| name).to_vec();
+    heads.push("mean");
     if markdown {
         let _ = writeln!(text, "| figure | sender | sets | {} |", heads.join(" | "));
-        let _ = writeln!(text, "|---|---|{}", "--:|".repeat(6));
+        let _ = writeln!(text, "|---|---|{}", "--:|".repeat(heads.len() + 1));
     } else {
         let _ = write!(text, "{:25} {:11} {:>5}", "", "sender", "sets");
         heads.iter().for_each(|head| text.push_str(&format!(" {head:>8}")));
@@ -117,7 +118,10 @@ pub(crate) fn table(results: &[Measured], senders: &[String], markdown: bool) ->
                 continue;
             }
             let digits = if measure == Measure::Latency { 1 } else { 3 };
-            let ranks = COLUMNS.map(|(_, share)| format!("{:.digits$}", rank(&sorted, share)));
+            let mut figures = COLUMNS.map(|(_, share)| rank(&sorted, share)).to_vec();
+            figures.push(sorted.iter().sum::<f64>() / sorted.len() as f64);
+            let ranks: Vec<String> =
+                figures.iter().map(|figure| format!("{figure:.digits$}")).collect();
             if markdown {
                 let (name, ranks) = (measure.name(), ranks.join(" | "));
                 let _ = writeln!(text, "| {name} | {sender} | {} | {ranks} |", sorted.len());
@@ -188,9 +192,9 @@ mod tests {
             (0..=20).map(|seed| result(seed, (20 - seed) as f64 / 2.0)).collect();
         let senders = ["cubic".to_owned(), "bbr".to_owned()];
         let table = table(&results, &senders, true);
-        assert!(
-            table.contains("| bulk / limit | cubic | 21 | 0.000 | 0.050 | 0.500 | 0.950 | 1.000 |")
-        );
+        assert!(table.contains(
+            "| bulk / limit | cubic | 21 | 0.000 | 0.050 | 0.500 | 0.950 | 1.000 | 0.500 |"
+        ));
         assert!(
             table.contains("| bulk / best path | cubic | 21 | 0.000 | 0.100 | 1.000 | 1.900 |")
         );

@@ -7,7 +7,7 @@
 
 use core::ops::Range;
 
-use crate::common::{assert_sound, both, client_and_gateway, link, observed};
+use crate::common::{assert_sound, both, client_and_gateway, link, observed, rates, stream};
 use mpip_link::{Change, Loss};
 use mpip_sim::clock::{MILLI, Nanos, SECOND};
 use mpip_sim::spec::{Action, WorldSpec, outer_address};
@@ -52,10 +52,11 @@ fn a_path_that_dies_leaves_the_choice_and_tcp_goes_on() {
         pause = pause.max(now - since);
     }
 
-    // Probes of the dead path are small; packets are not.
-    let dead = outer_address(0, 0, 0, false);
+    // Probes of the dead path are small; packets are not, nor are challenges to the other address.
+    let [dead, there] = [0, 1].map(|host| outer_address(host, 0, 0, false));
     let on_dead = world.choices().iter().filter(|choice| {
-        choice.local.ip() == dead && choice.len > 600 && choice.at > DEATH + LIMIT
+        let path = choice.local.ip() == dead && choice.remote.ip() == there;
+        path && choice.len > 600 && choice.at > DEATH + LIMIT
     });
     assert_eq!(on_dead.count(), 0, "packets on the dead path");
     assert!(pause < LIMIT, "nothing arrived for {} ms", pause / MILLI);
@@ -69,6 +70,28 @@ fn a_path_that_dies_leaves_the_choice_and_tcp_goes_on() {
         .iter()
         .filter(|choice| choice.local.ip() == dead && choice.len > 600 && choice.at > 9 * SECOND);
     assert!(again.count() > 100, "the path is used again when it has healed");
+}
+
+/// The second path swallows everything at first, so its address has never answered. Traffic pays
+/// for more frequent challenges; otherwise the next one would come after 9.3 s.
+#[test]
+fn a_path_that_begins_to_work_is_used_soon() {
+    const WORKS: Nanos = 7 * SECOND + 400 * MILLI;
+    for (seed, from) in [(3, 0), (4, 1)] {
+        let path = || both(link(10, 10, 50));
+        let mut spec = client_and_gateway(seed, &[path(), path()]).lasting(12 * SECOND);
+        for link in [2, 3] {
+            let blackhole = |value| Change { blackhole: Some(value), ..Change::default() };
+            let dead = Action::Link { link, change: blackhole(true) };
+            let works = Action::Link { link, change: blackhole(false) };
+            spec = spec.at(0, dead).at(WORKS, works);
+        }
+        spec.add_flow(stream(from, 30, (2 * SECOND, 12 * SECOND)));
+        let mut world = observed(spec);
+        let [_, before] = rates(&mut world, from, 6 * SECOND, WORKS);
+        let [_, after] = rates(&mut world, from, WORKS + 1_500 * MILLI, 12 * SECOND);
+        assert!(before < 0.1 && after > 8.5, "from {from}: {before:.2}, {after:.2} Mbit/s");
+    }
 }
 
 /// Now and then the queue is empty, and the last packets in flight, their feedback or the probe are
