@@ -1,8 +1,8 @@
 //! How many challenges repeat sooner while traffic flows.
 //!
-//! An address that did not answer may begin to work without a sign: a modem finds its network again,
-//! a firewall is opened. Challenges back off to 20 s, and a transfer would miss the path for as
-//! long. So a small share of what the other paths carry is spent on repeating them sooner.
+//! An address that did not answer may begin to work without a sign: a modem finds its network
+//! again, a firewall is opened. Challenges back off to 20 s, and a transfer would miss the path for
+//! as long. So a small share of what the other paths carry is spent on repeating them sooner.
 
 /// What is carried for each byte of such challenges: nobody misses 0.25 %, and it pays for one
 /// challenge a second at 4 Mbit/s.
