@@ -421,8 +421,9 @@ impl Association {
         let carried = self.sending.bytes() + self.receiving.bytes();
         self.challenge_budget.earn(carried, CHALLENGE_DATAGRAM_LEN);
         loop {
-            // Those that failed are probed.
-            let new = self.paths.enumerate().filter(|(_, path)| !path.is_validated());
+            // Those that failed are probed, and where data are paid for nothing is spent on luck.
+            let searched = |path: &Path| !path.is_validated() && path.reserve.cost() == 0;
+            let new = self.paths.enumerate().filter(|(_, path)| searched(path));
             let unanswered = new.filter_map(|(index, path)| {
                 let challenge = path.validation.challenge.as_ref()?;
                 Some((challenge.waits_since(now)?, index))

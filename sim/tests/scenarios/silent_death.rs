@@ -10,7 +10,7 @@ use core::ops::Range;
 use crate::common::{assert_sound, both, client_and_gateway, link, observed, rates, stream};
 use mpip_link::{Change, Loss};
 use mpip_sim::clock::{MILLI, Nanos, SECOND};
-use mpip_sim::spec::{Action, WorldSpec, outer_address};
+use mpip_sim::spec::{Action, System, WorldSpec, outer_address};
 use mpip_sim::world::World;
 
 const DEATH: Nanos = 5 * SECOND;
@@ -72,25 +72,48 @@ fn a_path_that_dies_leaves_the_choice_and_tcp_goes_on() {
     assert!(again.count() > 100, "the path is used again when it has healed");
 }
 
-/// The second path swallows everything at first, so its address has never answered. Traffic pays
-/// for more frequent challenges; otherwise the next one would come after 9.3 s.
+/// The second path swallows everything from the start until `end`.
+fn second_works_from(end: Nanos, seed: u64) -> WorldSpec {
+    let path = || both(link(10, 10, 50));
+    let spec = client_and_gateway(seed, &[path(), path()]).lasting(12 * SECOND);
+    let blackhole = |value| Change { blackhole: Some(value), ..Change::default() };
+    [2, 3].into_iter().fold(spec, |spec, link| {
+        spec.at(0, Action::Link { link, change: blackhole(true) })
+            .at(end, Action::Link { link, change: blackhole(false) })
+    })
+}
+
+/// Its address has never answered. Traffic pays for more frequent challenges; otherwise the next
+/// one would come after 9.3 s.
 #[test]
 fn a_path_that_begins_to_work_is_used_soon() {
     const WORKS: Nanos = 7 * SECOND + 400 * MILLI;
     for (seed, from) in [(3, 0), (4, 1)] {
-        let path = || both(link(10, 10, 50));
-        let mut spec = client_and_gateway(seed, &[path(), path()]).lasting(12 * SECOND);
-        for link in [2, 3] {
-            let blackhole = |value| Change { blackhole: Some(value), ..Change::default() };
-            let dead = Action::Link { link, change: blackhole(true) };
-            let works = Action::Link { link, change: blackhole(false) };
-            spec = spec.at(0, dead).at(WORKS, works);
-        }
+        let mut spec = second_works_from(WORKS, seed);
         spec.add_flow(stream(from, 30, (2 * SECOND, 12 * SECOND)));
         let mut world = observed(spec);
         let [_, before] = rates(&mut world, from, 6 * SECOND, WORKS);
         let [_, after] = rates(&mut world, from, WORKS + 1_500 * MILLI, 12 * SECOND);
         assert!(before < 0.1 && after > 8.5, "from {from}: {before:.2}, {after:.2} Mbit/s");
+    }
+}
+
+#[test]
+fn an_address_that_never_answers_costs_little_and_nothing_where_data_are_paid_for() {
+    for (cost, expected) in [(0, 4..=8), (1, 0..=1)] {
+        let mut spec = second_works_from(12 * SECOND, 3);
+        if let System::Mpip(alice) = &mut spec.hosts[0].system {
+            alice.interfaces.costs = [("eth1".to_owned(), cost)].into();
+        }
+        spec.add_flow(stream(0, 8, (2 * SECOND, 12 * SECOND)));
+        let mut world = observed(spec);
+        world.run_until(12 * SECOND);
+        let [dead, there] = [0, 1].map(|host| outer_address(host, 1, 0, false));
+        let challenges = world.choices().iter().filter(|choice| {
+            choice.local.ip() == dead && choice.remote.ip() == there && choice.at > 5 * SECOND
+        });
+        let count = challenges.count();
+        assert!(expected.contains(&count), "{count} challenges in 7 s at a cost of {cost}");
     }
 }
 
