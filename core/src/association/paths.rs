@@ -421,7 +421,7 @@ impl Association {
         let carried = self.sending.bytes() + self.receiving.bytes();
         self.challenge_budget.earn(carried, CHALLENGE_DATAGRAM_LEN);
         loop {
-            // Those that failed are probed, and where data are paid for nothing is spent on luck.
+            // Those that failed are probed. On an interface with a cost, what may be in vain waits.
             let searched = |path: &Path| !path.is_validated() && path.reserve.cost() == 0;
             let new = self.paths.enumerate().filter(|(_, path)| searched(path));
             let unanswered = new.filter_map(|(index, path)| {

@@ -4,10 +4,10 @@
 //! again, a firewall is opened. Challenges back off to 20 s, and a transfer would miss the path for
 //! as long. So a small share of what the other paths carry is spent on repeating them sooner.
 
-/// What is carried for each byte of such challenges: nobody misses 0.25 %, and it pays for one
+/// Bytes carried for each byte of such challenges: 0.25 % is too little to notice, and pays for one
 /// challenge a second at 4 Mbit/s.
 const CARRIED_PER_BYTE: u64 = 400;
-/// Challenges that may be saved up.
+/// Challenges that can be sent at once after a long time without any.
 const BURST: u64 = 8;
 
 /// Bytes that may be spent.
