@@ -19,7 +19,8 @@ WAITING := 16
 TESTS := MPIP_TEST_ALL=1 RUST_TEST_THREADS=$(WAITING) CARGO='$(CARGO)' sh scripts/test.sh
 
 .PHONY: help build demo check test form lint unit audit test-all bench bench-path bench-compare bench-cores flame \
-	instructions instructions-budget figures kill-matrix sim sweep lab setup mptcp metrics programs install static deb deb-test revision clean
+	instructions instructions-budget figures kill-matrix sim sweep lab setup mptcp metrics programs install \
+	static deb deb-test revision clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use mpip_wire::{CHALLENGE_DATAGRAM_LEN, PathId, PathStatus, RateLimit};
+use mpip_wire::{PathId, PathStatus, RateLimit};
 
 use super::Association;
 use super::loss::{BELOW, NOT_JUDGED, REACHES};
@@ -419,7 +419,7 @@ impl Association {
     /// waited longest come first.
     fn hasten_challenges(&mut self, now: Instant) {
         let carried = self.sending.bytes() + self.receiving.bytes();
-        self.challenge_budget.earn(carried, CHALLENGE_DATAGRAM_LEN);
+        self.challenge_budget.earn(carried);
         loop {
             // Those that failed are probed. On an interface with a cost, what may be in vain waits.
             let searched = |path: &Path| !path.is_validated() && path.reserve.cost() == 0;
@@ -429,7 +429,7 @@ impl Association {
                 Some((challenge.waits_since(now)?, index))
             });
             let Some((_, index)) = unanswered.min() else { break };
-            if !self.challenge_budget.spend(CHALLENGE_DATAGRAM_LEN) {
+            if !self.challenge_budget.spend() {
                 break;
             }
             if let Some(challenge) = &mut self.paths[index].validation.challenge {

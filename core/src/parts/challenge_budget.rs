@@ -4,9 +4,11 @@
 //! again, a firewall is opened. Challenges back off to 20 s, and a transfer would miss the path for
 //! as long. So a small share of what the other paths carry is spent on repeating them sooner.
 
-/// Bytes carried for each byte of such challenges: 0.25 % is too little to notice, and pays for one
+use mpip_wire::CHALLENGE_DATAGRAM_LEN;
+
+/// Bytes carried for each such challenge: 0.25 % is too little to notice, and pays for one
 /// challenge a second at 4 Mbit/s.
-const CARRIED_PER_BYTE: u64 = 400;
+const PRICE: u64 = 400 * CHALLENGE_DATAGRAM_LEN as u64;
 /// Challenges that can be sent at once after a long time without any.
 const BURST: u64 = 8;
 
@@ -15,22 +17,21 @@ const BURST: u64 = 8;
 pub(crate) struct ChallengeBudget {
     /// Bytes carried so far, in both directions.
     carried: u64,
-    /// Of these, what has not been spent; a challenge costs its bytes times [`CARRIED_PER_BYTE`].
+    /// Those of them that have not been spent.
     unspent: u64,
 }
 
 impl ChallengeBudget {
-    /// `carried` bytes have been carried in all, and a challenge has `len` bytes.
-    pub(crate) fn earn(&mut self, carried: u64, len: usize) {
+    /// `carried` bytes have been carried in all.
+    pub(crate) fn earn(&mut self, carried: u64) {
         let new = carried.saturating_sub(self.carried);
         self.carried = carried;
-        let most = len as u64 * CARRIED_PER_BYTE * BURST;
-        self.unspent = (self.unspent + new).min(most);
+        self.unspent = (self.unspent + new).min(BURST * PRICE);
     }
 
-    /// Spends the bytes of a challenge, if there are enough.
-    pub(crate) fn spend(&mut self, len: usize) -> bool {
-        let left = self.unspent.checked_sub(len as u64 * CARRIED_PER_BYTE);
+    /// Spends what a challenge costs, if there is enough.
+    pub(crate) fn spend(&mut self) -> bool {
+        let left = self.unspent.checked_sub(PRICE);
         self.unspent = left.unwrap_or(self.unspent);
         left.is_some()
     }
@@ -40,16 +41,14 @@ impl ChallengeBudget {
 mod tests {
     use super::*;
 
-    const LEN: usize = 1_200;
-
     #[test]
     fn a_small_share_of_what_is_carried_is_spent() {
         let mut budget = ChallengeBudget::default();
         let mut spent = 0;
         for carried in (0..=12_000_000).step_by(10_000) {
-            budget.earn(carried, LEN);
-            while budget.spend(LEN) {
-                spent += LEN;
+            budget.earn(carried);
+            while budget.spend() {
+                spent += CHALLENGE_DATAGRAM_LEN;
             }
         }
         assert_eq!(spent, 30_000);
@@ -58,10 +57,10 @@ mod tests {
     #[test]
     fn little_is_saved_up() {
         let mut budget = ChallengeBudget::default();
-        budget.earn(u64::MAX, LEN);
-        let count = (0..).take_while(|_| budget.spend(LEN)).count();
+        budget.earn(u64::MAX);
+        let count = (0..).take_while(|_| budget.spend()).count();
         assert_eq!(count, 8);
-        budget.earn(u64::MAX, LEN);
-        assert!(!budget.spend(LEN));
+        budget.earn(u64::MAX);
+        assert!(!budget.spend());
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::measured::{Measured, SIZES};
+use crate::statistics::mean;
 
 /// A figure of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +120,7 @@ pub(crate) fn table(results: &[Measured], senders: &[String], markdown: bool) ->
             }
             let digits = if measure == Measure::Latency { 1 } else { 3 };
             let mut figures = COLUMNS.map(|(_, share)| rank(&sorted, share)).to_vec();
-            figures.push(sorted.iter().sum::<f64>() / sorted.len() as f64);
+            figures.push(mean(&sorted));
             let ranks: Vec<String> =
                 figures.iter().map(|figure| format!("{figure:.digits$}")).collect();
             if markdown {

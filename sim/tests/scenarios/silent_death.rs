@@ -19,12 +19,12 @@ const DEATH: Nanos = 5 * SECOND;
 /// to 60 ms stays below 100 ms.
 const LIMIT: Nanos = 300 * MILLI;
 
-/// `links` swallow everything from [`DEATH`] on until `end`.
-fn dead_until(end: Nanos, links: Range<usize>, spec: WorldSpec) -> WorldSpec {
+/// `links` swallow everything in `time`.
+fn dead(time: Range<Nanos>, links: Range<usize>, spec: WorldSpec) -> WorldSpec {
     let blackhole = |value| Change { blackhole: Some(value), ..Change::default() };
     links.fold(spec, |spec, link| {
-        spec.at(DEATH, Action::Link { link, change: blackhole(true) })
-            .at(end, Action::Link { link, change: blackhole(false) })
+        spec.at(time.start, Action::Link { link, change: blackhole(true) })
+            .at(time.end, Action::Link { link, change: blackhole(false) })
     })
 }
 
@@ -38,7 +38,7 @@ fn failures(world: &World, host: usize, since: Nanos) -> usize {
 fn a_path_that_dies_leaves_the_choice_and_tcp_goes_on() {
     let path = || both(link(10, 10, 50));
     let spec = client_and_gateway(11, &[path(), path()]).lasting(12 * SECOND);
-    let spec = dead_until(9 * SECOND, 0..2, spec);
+    let spec = dead(DEATH..9 * SECOND, 0..2, spec);
     let mut world = observed(spec.with_bulk(SECOND, 1 << 20));
     world.run_until(DEATH);
     let before = world.flow(0).bytes;
@@ -75,12 +75,7 @@ fn a_path_that_dies_leaves_the_choice_and_tcp_goes_on() {
 /// The second path swallows everything from the start until `end`.
 fn second_works_from(end: Nanos, seed: u64) -> WorldSpec {
     let path = || both(link(10, 10, 50));
-    let spec = client_and_gateway(seed, &[path(), path()]).lasting(12 * SECOND);
-    let blackhole = |value| Change { blackhole: Some(value), ..Change::default() };
-    [2, 3].into_iter().fold(spec, |spec, link| {
-        spec.at(0, Action::Link { link, change: blackhole(true) })
-            .at(end, Action::Link { link, change: blackhole(false) })
-    })
+    dead(0..end, 2..4, client_and_gateway(seed, &[path(), path()]).lasting(12 * SECOND))
 }
 
 /// Its address has never answered. Traffic pays for more frequent challenges; otherwise the next
@@ -141,7 +136,7 @@ fn the_last_path_is_given_time_to_answer() {
     for (silence, none_is_left) in [(300 * MILLI, false), (900 * MILLI, true)] {
         let path = || both(link(10, 10, 50));
         let spec = client_and_gateway(11, &[path(), path()]).lasting(10 * SECOND);
-        let spec = dead_until(DEATH + silence, 0..4, spec);
+        let spec = dead(DEATH..DEATH + silence, 0..4, spec);
         let mut world = observed(spec.with_bulk(SECOND, 1 << 20));
         world.run_until(DEATH + SECOND);
         let dead = [0, 1].map(|host| failures(&world, host, 0) == 2);
