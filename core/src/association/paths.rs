@@ -381,7 +381,6 @@ impl Association {
         self.period_at = now + if self.rest.is_resting() { REST_PERIOD } else { PERIOD };
         self.choose_encapsulations(now, cx);
         self.settle_paths(now, cx);
-        self.hasten_challenges(now);
         self.limit_to_fastest(now, cx);
         let candidates = |most: u8| -> Vec<Candidate> {
             let active = self.paths.active().filter(|path| path.reserve.cost() <= most);
@@ -404,6 +403,7 @@ impl Association {
         if !self.rest.is_resting() {
             // Not at rest: each change costs a datagram.
             self.update_resequencing_timeout();
+            self.hasten_challenges(now);
         }
         self.expire_sessions(now, cx);
         let works = |path: &Path| path.is_validated() && path.state() != PathState::Failed;
