@@ -84,7 +84,7 @@ $(TOOLS)/bin/inferno-flamegraph:
 	rm -rf $(TOOLS)/build
 
 bench: ## Benchmarks of codecs, seal and open, queue, resequencer, scheduler, engine
-	$(CARGO) bench --locked -p mpip-wire -p mpip-crypto -p mpip-core
+	$(CARGO) bench --locked -p mpip-bench
 
 # How long: make bench-path REPETITIONS=5 SECONDS=10.
 LENGTH = $(if $(REPETITIONS),--repetitions $(REPETITIONS)) $(if $(SECONDS),--seconds $(SECONDS))
@@ -116,7 +116,7 @@ kill-matrix: setup build ## Every proper subset of 2 to 4 paths killed in every 
 	target/release/mpip-lab kill-matrix --out results
 
 sim: ## Random worlds in the simulator: make sim SEEDS=100000 [FIRST=0]
-	$(CARGO) run --locked --release -p mpip-sim -- --first $(FIRST) --seeds $(SEEDS)
+	$(CARGO) run --locked --release -p mpip-sim --example worlds -- --first $(FIRST) --seeds $(SEEDS)
 
 sweep: ## Random links with every kind of inner sender, in the simulator: make sweep SETS=5000 [FIRST=0]
 	$(CARGO) build --locked --release -p mpip-lab

@@ -10,7 +10,7 @@ allowed() {
     wire) echo "" ;;
     crypto) echo "aws-lc-rs base64 blake2 chacha20 rand_core snow zeroize" ;;
     transport) echo "mpip-crypto mpip-types mpip-wire" ;;
-    link) echo "rand_chacha rand_core serde toml" ;;
+    link) echo "rand_chacha rand_core serde" ;;
     segments) echo "mpip-types siphasher" ;;
     core) echo "log mpip-crypto mpip-transport mpip-types mpip-wire rand_chacha rand_core" ;;
     sim) echo "bytes mpip-core mpip-crypto mpip-link mpip-segments mpip-wire quinn-proto rand_chacha smoltcp" ;;

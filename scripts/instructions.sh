@@ -1,18 +1,18 @@
 #!/bin/sh
 # Instructions that mpip's own crates need for a packet, out of one engine and into the other: counted by callgrind,
-# and compared with core/benches/instructions.txt. What is above by more than 3 % fails.
+# and compared with bench/benches/instructions.txt. What is above by more than 3 % fails.
 #
 # Counted are the functions of mpip-core, -transport, -wire and -types, with what the compiler put into them. The AEAD
 # and the C library are not: what they need depends on the processor that valgrind shows.
 #
 # usage: instructions.sh [--write]
 set -eu
-budget=core/benches/instructions.txt
+budget=bench/benches/instructions.txt
 work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT
 trap 'exit 130' INT TERM
 
-program=$(cargo bench --locked -p mpip-core --bench instructions --no-run 2>&1 |
+program=$(cargo bench --locked -p mpip-bench --bench instructions --no-run 2>&1 |
     sed -n 's|.*Executable.*(\(.*\))$|\1|p')
 [ -x "$program" ] || { echo "expected cargo to build benches/instructions" >&2; exit 1; }
 

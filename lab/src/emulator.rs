@@ -12,8 +12,8 @@ use std::io::{self, BufRead, Read, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use crate::scenario::{Hop, Scenario, Traffic};
 use mpip_core::packet::Header;
-use mpip_link::scenario::{Hop, Scenario, Traffic};
 use mpip_link::{Counters, Link, flip_bit};
 use rustix::event::epoll;
 use tappers::{Interface, Tap};

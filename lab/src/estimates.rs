@@ -7,8 +7,8 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use crate::scenario::{Scenario, TrafficKind};
 use mpip_api::Client;
-use mpip_link::scenario::{Scenario, TrafficKind};
 
 use crate::links::SAMPLE;
 use crate::results::Estimate;

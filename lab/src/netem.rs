@@ -20,7 +20,7 @@ use std::io::{self, BufRead, Write};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use mpip_link::scenario::Scenario;
+use crate::scenario::Scenario;
 use mpip_link::{Discipline, LinkConfig, Loss, QueueLimit};
 
 use crate::links::{DirectionRecord, Record, SAMPLE, Setup, device_name};

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use mpip_link::limit::{Packets, limit};
-use mpip_link::scenario::{Scenario, TrafficKind};
+use crate::limit::{Packets, limit};
+use crate::scenario::{Scenario, TrafficKind};
 
 use crate::calibration;
 use crate::clock::unix_time;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use mpip_link::scenario::Scenario;
+use crate::scenario::Scenario;
 
 /// A scenario with its file.
 #[derive(Debug, Clone)]

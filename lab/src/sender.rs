@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use mpip_link::scenario::{QuicImplementation, TrafficKind};
+use crate::scenario::{QuicImplementation, TrafficKind};
 
 use crate::scenarios::Loaded;
 

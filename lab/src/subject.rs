@@ -4,8 +4,8 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use mpip_link::scenario::{Scenario, System};
-use mpip_link::units;
+use crate::scenario::{Scenario, System};
+use crate::units;
 use serde::Deserialize;
 
 /// One thing to measure: a system, and for plain TCP a path.

@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mpip_link::scenario::Scenario;
+use crate::scenario::Scenario;
 
 use crate::command;
 use crate::links::{Record, Setup, device_name, hardware_address};

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use mpip_link::scenario::{QuicImplementation, Traffic, TrafficKind};
+use crate::scenario::{QuicImplementation, Traffic, TrafficKind};
 use serde_json::Value;
 
 use crate::command::{self, Output, Running};

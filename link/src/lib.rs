@@ -3,8 +3,7 @@
 //! [`Link`] is one direction of a link: packets enter at one end and leave at the other. It has no
 //! clock, no thread and no source of randomness: time is an argument (a [`Duration`] since an
 //! origin that the caller chooses), and every random choice follows from a seed. So `sim` runs it
-//! in virtual time and `lab` in real time, from the same scenario files ([`scenario`]). [`limit`]
-//! computes what the links of a scenario can carry.
+//! in virtual time and `lab` in real time.
 //!
 //! # The way of a packet
 //!
@@ -57,12 +56,9 @@
 mod codel;
 mod config;
 mod counters;
-pub mod limit;
 mod model;
 mod random;
-pub mod scenario;
 mod trace;
-pub mod units;
 
 pub use config::{Change, Codel, Discipline, LinkConfig, Loss, QueueLimit};
 pub use counters::{Counters, DropCause};

@@ -298,11 +298,11 @@ fn name(item: &Item) -> Option<String> {
     })
 }
 
-/// All Rust files below `src`, `tests` and `benches` of the crate at `directory`, in order.
+/// All Rust files of the crate at `directory`, its tests, benchmarks and examples, in order.
 pub(crate) fn source_files(directory: &Path) -> Result<Vec<PathBuf>, String> {
     let mut files = Vec::new();
     let mut directories: Vec<PathBuf> =
-        ["src", "tests", "benches"].iter().map(|name| directory.join(name)).collect();
+        ["src", "tests", "benches", "examples"].iter().map(|name| directory.join(name)).collect();
     directories.retain(|directory| directory.is_dir());
     while let Some(directory) = directories.pop() {
         let error = |error| format!("{}: {error}", directory.display());

@@ -76,7 +76,8 @@ pub fn run_seed_prepared(seed: u64, trace: bool, prepare: impl FnOnce(&mut World
 
 /// Instructions to reproduce a failure, for the message of a test.
 pub fn failure_text(seed: u64, outcome: &Outcome) -> String {
-    let mut text = format!("world {seed} broke (cargo run -p mpip-sim -- --seed {seed}):");
+    let mut text =
+        format!("world {seed} broke (cargo run -p mpip-sim --example worlds -- --seed {seed}):");
     for violation in outcome.violations.iter().take(4) {
         text.push_str(&format!("\n  {violation}"));
     }

@@ -17,8 +17,8 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::scenario::Scenario;
 use mpip_api::PathStatus;
-use mpip_link::scenario::Scenario;
 
 use super::cell::{Cell, Kill, Via};
 use super::transfer::Transfer;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use mpip_link::scenario::Scenario;
+use crate::scenario::Scenario;
 
 use super::distribution::{END, Path, Set};
 

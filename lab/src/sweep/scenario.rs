@@ -220,7 +220,7 @@ mod tests {
             for path in &set.paths {
                 for (at, change, _) in &path.changes {
                     let at = std::time::Duration::from_nanos(IDLE + at);
-                    let same = |e: &&mpip_link::scenario::Event| e.at == at && e.forward;
+                    let same = |e: &&crate::scenario::Event| e.at == at && e.forward;
                     let event = scenario.events.iter().find(same).expect("it is there");
                     assert_eq!(event.change.rate, change.rate);
                     assert_eq!(event.change.up, change.up);

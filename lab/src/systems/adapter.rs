@@ -24,8 +24,8 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use mpip_link::scenario::{Scenario, System, Traffic};
-use mpip_link::units;
+use crate::scenario::{Scenario, System, Traffic};
+use crate::units;
 use serde::Deserialize;
 
 use super::running::Running;

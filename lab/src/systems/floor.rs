@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mpip_link::scenario::{System, Traffic};
+use crate::scenario::{System, Traffic};
 
 use super::running::Running;
 use crate::command;

@@ -22,7 +22,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use mpip_link::scenario::{System, Traffic};
+use crate::scenario::{System, Traffic};
 
 use super::mptcp;
 use super::running::Running;

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use mpip_link::scenario::{Scenario, Traffic};
+use crate::scenario::{Scenario, Traffic};
 
 use super::running::Running;
 use crate::subject::{ends, first_address};

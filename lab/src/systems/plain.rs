@@ -2,7 +2,7 @@
 
 use std::io;
 
-use mpip_link::scenario::Traffic;
+use crate::scenario::Traffic;
 
 use super::running::Running;
 use crate::testbed::Testbed;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use mpip_link::scenario::Traffic;
+use crate::scenario::Traffic;
 
 use crate::estimates::Watch;
 use crate::testbed::Testbed;

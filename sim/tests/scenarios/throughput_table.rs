@@ -12,8 +12,8 @@ use mpip_sim::clock::SECOND;
 use mpip_sim::measure::Scenario;
 use mpip_sim::spec::TcpControl;
 
-const LOSSES: [f64; 4] = [0.0, 0.01, 0.03, 0.05];
-const DELAYS: [u64; 4] = [5, 10, 25, 100];
+const LOSSES: [f64; 3] = [0.0, 0.01, 0.05];
+const DELAYS: [u64; 3] = [5, 25, 100];
 
 /// Cells may be lower than the snapshot by this share of the limit.
 const TOLERANCE: f64 = 0.03;

@@ -25,7 +25,7 @@ fn the_corpus_passes() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
     fn invariants_hold_whatever_an_authenticated_peer_sends(

@@ -3,10 +3,8 @@
 //!
 //! usage: instructions bulk|small ROUNDS; prints how many packets the rounds delivered
 
-mod pair;
-
+use mpip_bench::Pair;
 use mpip_core::CongestionControlKind;
-use pair::Pair;
 
 fn main() -> Result<(), String> {
     // What `cargo bench` and `cargo test` pass in addition begins with `--`.

@@ -3,171 +3,171 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use crate::config::{Change, LinkConfig};
+use mpip_link::{Change, LinkConfig};
 
 /// A validated scenario.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Scenario {
+pub(crate) struct Scenario {
     /// Title, one line.
-    pub title: String,
+    pub(crate) title: String,
     /// What it shows and how it was set up; may be empty.
-    pub description: String,
+    pub(crate) description: String,
     /// The published experiment that it repeats; may be empty.
-    pub source: String,
+    pub(crate) source: String,
     /// The sets of `mpip-lab reproduce` it belongs to.
-    pub sets: Vec<String>,
+    pub(crate) sets: Vec<String>,
     /// Duration of the traffic.
-    pub duration: Duration,
+    pub(crate) duration: Duration,
     /// Number of runs.
-    pub repetitions: u32,
+    pub(crate) repetitions: u32,
     /// Seed of all random choices.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// Congestion control of the hosts' TCP.
-    pub congestion_control: String,
+    pub(crate) congestion_control: String,
     /// The systems to compare.
-    pub systems: Vec<System>,
+    pub(crate) systems: Vec<System>,
     /// Every interface of every host.
-    pub interfaces: Vec<Interface>,
+    pub(crate) interfaces: Vec<Interface>,
     /// Every link, and the limits for pairs of interfaces.
-    pub links: Vec<LinkSpec>,
+    pub(crate) links: Vec<LinkSpec>,
     /// Hosts that forward packets.
-    pub routers: Vec<Router>,
+    pub(crate) routers: Vec<Router>,
     /// Changes during the run, in order of time.
-    pub events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
     /// Commands during the run, in order of time.
-    pub commands: Vec<HostCommand>,
+    pub(crate) commands: Vec<HostCommand>,
     /// What is sent.
-    pub traffic: Vec<Traffic>,
+    pub(crate) traffic: Vec<Traffic>,
 }
 
 /// A system under test.
 #[derive(Debug, Clone, PartialEq)]
-pub struct System {
+pub(crate) struct System {
     /// The name in tables.
-    pub name: String,
+    pub(crate) name: String,
     /// `tcp`, `mptcp`, `mpip`, `mpip+mptcp`, `floor`, or the name of an adapter file.
-    pub kind: String,
+    pub(crate) kind: String,
     /// Further settings, as the system understands them.
-    pub settings: BTreeMap<String, toml::Value>,
+    pub(crate) settings: BTreeMap<String, toml::Value>,
 }
 
 /// An interface of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Interface {
+pub(crate) struct Interface {
     /// The host that has it.
-    pub host: String,
+    pub(crate) host: String,
     /// Its name in that host, at most 15 bytes.
-    pub name: String,
+    pub(crate) name: String,
     /// Its address.
-    pub address: core::net::IpAddr,
+    pub(crate) address: core::net::IpAddr,
     /// Its MTU in bytes.
-    pub mtu: u32,
+    pub(crate) mtu: u32,
     /// Whether hosts beyond a router have no route to it, as to an address behind a NAT.
-    pub private: bool,
+    pub(crate) private: bool,
     /// Its public address, where a NAT is in front of it.
-    pub public: Option<core::net::IpAddr>,
+    pub(crate) public: Option<core::net::IpAddr>,
 }
 
 impl Interface {
     /// The address at which other hosts reach it.
-    pub fn reached_at(&self) -> core::net::IpAddr {
+    pub(crate) fn reached_at(&self) -> core::net::IpAddr {
         self.public.unwrap_or(self.address)
     }
 
     /// `host.name`, as links refer to it.
-    pub fn full_name(&self) -> String {
+    pub(crate) fn full_name(&self) -> String {
         format!("{}.{}", self.host, self.name)
     }
 }
 
 /// A link, or an additional link for one pair of interfaces.
 #[derive(Debug, Clone, PartialEq)]
-pub struct LinkSpec {
+pub(crate) struct LinkSpec {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// Its ends: `host.interface`, or the name of a switch.
-    pub ends: [String; 2],
+    pub(crate) ends: [String; 2],
     /// Whether it is a `[[pair]]`: an additional link for traffic between these two interfaces.
-    pub is_pair: bool,
+    pub(crate) is_pair: bool,
     /// From the first end to the second.
-    pub forward: LinkConfig,
+    pub(crate) forward: LinkConfig,
     /// From the second end to the first.
-    pub reverse: LinkConfig,
+    pub(crate) reverse: LinkConfig,
 }
 
 impl LinkSpec {
     /// The settings of one direction.
-    pub fn direction(&self, forward: bool) -> &LinkConfig {
+    pub(crate) fn direction(&self, forward: bool) -> &LinkConfig {
         if forward { &self.forward } else { &self.reverse }
     }
 }
 
 /// A host that forwards packets between its interfaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Router {
+pub(crate) struct Router {
     /// Its name.
-    pub host: String,
+    pub(crate) host: String,
     /// A script of `sh` that sets it up, for instance its packet filter.
-    pub setup: String,
+    pub(crate) setup: String,
 }
 
 /// A command that a host runs during the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostCommand {
+pub(crate) struct HostCommand {
     /// Time from the start of the traffic.
-    pub at: Duration,
+    pub(crate) at: Duration,
     /// The host.
-    pub host: String,
+    pub(crate) host: String,
     /// A script of `sh`.
-    pub run: String,
+    pub(crate) run: String,
 }
 
 /// A change during the run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Event {
+pub(crate) struct Event {
     /// Time from the start of the traffic.
-    pub at: Duration,
+    pub(crate) at: Duration,
     /// Index of the link.
-    pub link: usize,
+    pub(crate) link: usize,
     /// Changes the direction from the first end to the second.
-    pub forward: bool,
+    pub(crate) forward: bool,
     /// Changes the direction from the second end to the first.
-    pub reverse: bool,
+    pub(crate) reverse: bool,
     /// What changes.
-    pub change: Change,
+    pub(crate) change: Change,
     /// Whether the hosts notice: with `up`, the interfaces at the link's ends go up or down, too.
-    pub announced: bool,
+    pub(crate) announced: bool,
 }
 
 impl Event {
     /// Whether the interfaces at the ends go down first, and the link because of them.
-    pub fn follows_interfaces(&self) -> bool {
+    pub(crate) fn follows_interfaces(&self) -> bool {
         self.announced && self.change.up == Some(false)
     }
 }
 
 /// One flow, or a group of equal flows.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Traffic {
+pub(crate) struct Traffic {
     /// The name in tables.
-    pub name: String,
+    pub(crate) name: String,
     /// The sending host.
-    pub from: String,
+    pub(crate) from: String,
     /// The receiving host.
-    pub to: String,
+    pub(crate) to: String,
     /// Time from the start of the run.
-    pub start: Duration,
+    pub(crate) start: Duration,
     /// Duration; by default until the end of the scenario.
-    pub duration: Duration,
+    pub(crate) duration: Duration,
     /// Interface of the sender over which it goes as plain IP, whatever the system under test.
-    pub plain: Option<String>,
+    pub(crate) plain: Option<String>,
     /// What is sent.
-    pub kind: TrafficKind,
+    pub(crate) kind: TrafficKind,
 }
 
 /// Kinds of traffic.
 #[derive(Debug, Clone, PartialEq)]
-pub enum TrafficKind {
+pub(crate) enum TrafficKind {
     /// Bulk TCP.
     Tcp {
         /// Parallel connections.
@@ -241,7 +241,7 @@ pub enum TrafficKind {
 
 /// Implementations of QUIC, which differ in loss detection, pacing and congestion control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum QuicImplementation {
+pub(crate) enum QuicImplementation {
     /// quinn: cubic, NewReno, BBR.
     Quinn,
     /// quic-go: NewReno.
@@ -250,12 +250,12 @@ pub enum QuicImplementation {
 
 impl Scenario {
     /// The interfaces of `host`, as indices.
-    pub fn interfaces_of<'a>(&'a self, host: &'a str) -> impl Iterator<Item = usize> + 'a {
+    pub(crate) fn interfaces_of<'a>(&'a self, host: &'a str) -> impl Iterator<Item = usize> + 'a {
         (0..self.interfaces.len()).filter(move |index| self.interfaces[*index].host == host)
     }
 
     /// Whether the system under test carries TCP.
-    pub fn has_tcp(&self) -> bool {
+    pub(crate) fn has_tcp(&self) -> bool {
         let over_udp = |kind: &TrafficKind| {
             matches!(
                 kind,
@@ -266,7 +266,7 @@ impl Scenario {
     }
 
     /// The hosts, in the order of their first interface.
-    pub fn hosts(&self) -> Vec<&str> {
+    pub(crate) fn hosts(&self) -> Vec<&str> {
         let mut hosts: Vec<&str> = Vec::new();
         for interface in &self.interfaces {
             if !hosts.contains(&interface.host.as_str()) {
@@ -277,7 +277,7 @@ impl Scenario {
     }
 
     /// The seed of one direction of a link in one repetition.
-    pub fn link_seed(&self, link: usize, forward: bool, repetition: u32) -> u64 {
+    pub(crate) fn link_seed(&self, link: usize, forward: bool, repetition: u32) -> u64 {
         // SplitMix64's finaliser spreads neighbouring inputs.
         let mut z =
             self.seed ^ (u64::from(repetition) << 32) ^ ((link as u64) << 1) ^ u64::from(forward);
@@ -288,7 +288,7 @@ impl Scenario {
     }
 
     /// The settings of every link at time `at` of the run: (forward, reverse).
-    pub fn links_at(&self, at: Duration) -> Vec<(LinkConfig, LinkConfig)> {
+    pub(crate) fn links_at(&self, at: Duration) -> Vec<(LinkConfig, LinkConfig)> {
         let mut links: Vec<_> =
             self.links.iter().map(|link| (link.forward.clone(), link.reverse.clone())).collect();
         for event in self.events.iter().take_while(|event| event.at <= at) {

@@ -11,18 +11,18 @@ use super::types::{
     Event, HostCommand, Interface, LinkSpec, QuicImplementation, Router, Scenario, System, Traffic,
     TrafficKind,
 };
-use crate::config::{Change, Codel, Discipline, LinkConfig};
-use crate::trace::Trace;
+use mpip_link::Trace;
+use mpip_link::{Change, Codel, Discipline, LinkConfig};
 
 /// Why a text is not a scenario.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScenarioError {
+pub(crate) struct ScenarioError {
     /// The file, as the caller named it.
-    pub file: String,
+    pub(crate) file: String,
     /// Line, from 1.
-    pub line: usize,
+    pub(crate) line: usize,
     /// What was expected and what was found.
-    pub message: String,
+    pub(crate) message: String,
 }
 
 impl fmt::Display for ScenarioError {
@@ -39,7 +39,7 @@ impl Scenario {
     ///
     /// # Errors
     /// The first thing that is wrong, with its line.
-    pub fn parse(
+    pub(crate) fn parse(
         file: &str,
         text: &str,
         load: &mut dyn FnMut(&str) -> Result<String, String>,

@@ -6,36 +6,36 @@ use super::types::Scenario;
 
 /// One link on a path, in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Hop {
+pub(crate) struct Hop {
     /// Index of the link.
-    pub link: usize,
+    pub(crate) link: usize,
     /// Whether from its first end to its second.
-    pub forward: bool,
+    pub(crate) forward: bool,
 }
 
 /// A path between two interfaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Path {
+pub(crate) struct Path {
     /// Index of the sending interface.
-    pub from: usize,
+    pub(crate) from: usize,
     /// Index of the receiving interface.
-    pub to: usize,
+    pub(crate) to: usize,
     /// Index of the interface of the next hop: that of the first router, or `to`.
-    pub next: usize,
+    pub(crate) next: usize,
     /// The links in the order in which a packet passes them; at least one.
-    pub hops: Vec<Hop>,
+    pub(crate) hops: Vec<Hop>,
 }
 
 impl Scenario {
     /// The paths from host `from` to host `to`, in the order of their interfaces.
-    pub fn paths(&self, from: &str, to: &str) -> Vec<Path> {
+    pub(crate) fn paths(&self, from: &str, to: &str) -> Vec<Path> {
         self.interfaces_of(from)
             .flat_map(|a| self.interfaces_of(to).filter_map(move |b| self.path(a, b)))
             .collect()
     }
 
     /// The path from one interface to another, both as indices; `None` if no links connect them.
-    pub fn path(&self, from: usize, to: usize) -> Option<Path> {
+    pub(crate) fn path(&self, from: usize, to: usize) -> Option<Path> {
         let start = self.interfaces[from].full_name();
         let goal = self.interfaces[to].full_name();
         let (next, mut hops) = shortest(self, &start, &goal)?;

@@ -1,5 +1,5 @@
-//! Runs random worlds: `mpip-sim --seeds COUNT [--first SEED] [--threads N]`, or one of them with
-//! its trace: `mpip-sim --seed SEED`.
+//! Runs random worlds: `worlds --seeds COUNT [--first SEED] [--threads N]`, or one of them with its
+//! trace: `worlds --seed SEED`.
 
 #![expect(
     clippy::disallowed_types,
@@ -21,8 +21,8 @@ use mpip_core::trace::qlog::Writer;
 use mpip_sim::run::{failure_text, run_seed, run_seed_prepared};
 use mpip_sim::world::World;
 
-const USAGE: &str = "usage: mpip-sim --seeds COUNT [--first SEED] [--threads N] [--keep-going]
-       mpip-sim --seed SEED [--quiet] [--qlog DIRECTORY]";
+const USAGE: &str = "usage: worlds --seeds COUNT [--first SEED] [--threads N] [--keep-going]
+       worlds --seed SEED [--quiet] [--qlog DIRECTORY]";
 
 thread_local! {
     /// The seed that this thread runs, for the message of a panic.
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     let arguments = match parse(std::env::args().skip(1)) {
         Ok(arguments) => arguments,
         Err(error) => {
-            eprintln!("mpip-sim: {error}\n{USAGE}");
+            eprintln!("worlds: {error}\n{USAGE}");
             return ExitCode::from(2);
         }
     };
@@ -105,7 +105,7 @@ fn trace_all(world: &mut World, directory: &Path) {
             let title = format!("{}-{}", names[host], names[peer]);
             let path = directory.join(format!("{title}.sqlog"));
             let file = File::create(&path).unwrap_or_else(|error| {
-                eprintln!("mpip-sim: cannot write {}: {error}", path.display());
+                eprintln!("worlds: cannot write {}: {error}", path.display());
                 std::process::exit(2);
             });
             let out = TraceFile(BufWriter::new(file));

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::config::QueueLimit;
+use mpip_link::QueueLimit;
 
 /// Splits `"9.3 Mbit/s"` into 9.3 and `Mbit/s`.
 fn split(text: &str) -> Result<(f64, &str), String> {
@@ -20,7 +20,7 @@ fn split(text: &str) -> Result<(f64, &str), String> {
 ///
 /// # Errors
 /// What was expected and what was found.
-pub fn parse_rate(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_rate(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let scale = match unit.to_ascii_lowercase().as_str() {
         "bit/s" => 1.0,
@@ -40,7 +40,7 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
 ///
 /// # Errors
 /// What was expected and what was found.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text)?;
     let nanos = match unit {
         "ns" => 1.0,
@@ -58,7 +58,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 ///
 /// # Errors
 /// What was expected and what was found.
-pub fn parse_probability(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_probability(text: &str) -> Result<f64, String> {
     let (number, unit) = split(text)?;
     let probability = match unit {
         "%" => number / 100.0,
@@ -76,7 +76,7 @@ pub fn parse_probability(text: &str) -> Result<f64, String> {
 ///
 /// # Errors
 /// What was expected and what was found.
-pub fn parse_bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let scale = match unit {
         "byte" | "bytes" | "B" => 1.0,
@@ -95,7 +95,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 ///
 /// # Errors
 /// What was expected and what was found.
-pub fn parse_queue(text: &str) -> Result<QueueLimit, String> {
+pub(crate) fn parse_queue(text: &str) -> Result<QueueLimit, String> {
     let too_large = |_| format!("expected at most {} packets or bytes, found {text:?}", u32::MAX);
     let (number, unit) = split(text)?;
     if matches!(unit, "packet" | "packets") {

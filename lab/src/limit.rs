@@ -7,8 +7,8 @@
 
 use core::time::Duration;
 
-use crate::config::LinkConfig;
 use crate::scenario::{Path, Scenario};
+use mpip_link::LinkConfig;
 
 /// IPv4 and TCP headers with the timestamp option (RFC 7323), as Linux sends them.
 const TCP_HEADERS: f64 = 20.0 + 20.0 + 12.0;
@@ -17,7 +17,7 @@ const UDP_HEADERS: f64 = 20.0 + 8.0;
 
 /// The packets that a limit is computed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Packets {
+pub(crate) enum Packets {
     /// Full TCP segments with timestamps.
     Tcp,
     /// UDP datagrams with this many bytes of payload.
@@ -36,15 +36,15 @@ impl Packets {
 
 /// The limit between two hosts.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Limit {
+pub(crate) struct Limit {
     /// Payload bit/s of all paths together; infinite where no link has a rate.
-    pub total: f64,
+    pub(crate) total: f64,
     /// Payload bit/s of each path alone, in the order of [`Scenario::paths`].
-    pub alone: Vec<f64>,
+    pub(crate) alone: Vec<f64>,
 }
 
 /// The limit from `from` to `to` between `start` and `end`, averaged over time.
-pub fn limit(
+pub(crate) fn limit(
     scenario: &Scenario,
     packets: Packets,
     (from, to): (&str, &str),

@@ -58,12 +58,8 @@ mod raw;
 mod topology;
 mod types;
 
-pub use file::ScenarioError;
-pub use topology::{Hop, Path};
-pub use types::{
-    Event, HostCommand, Interface, LinkSpec, QuicImplementation, Router, Scenario, System, Traffic,
-    TrafficKind,
-};
+pub(crate) use topology::{Hop, Path};
+pub(crate) use types::{Event, QuicImplementation, Scenario, System, Traffic, TrafficKind};
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,8 @@
 use core::time::Duration;
 
+use super::file::ScenarioError;
 use super::*;
-use crate::config::{Loss, QueueLimit};
+use mpip_link::{Loss, QueueLimit};
 
 const VALID: &str = r#"
 title = "Two links"

@@ -8,8 +8,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
-use crate::config::{Change, Loss, QueueLimit};
 use crate::units;
+use mpip_link::{Change, Loss, QueueLimit};
 
 /// A quantity that is written as a string with a unit.
 macro_rules! quantity {
