@@ -196,6 +196,7 @@ impl<C: Content> Flight<C> {
             fate,
             app_limited: self.app_limited_until > self.delivered,
             ect: false,
+            rear: false,
             delivered: self.delivered,
             delivered_at: self.delivered_at,
             first_sent_at: self.first_sent_at,
@@ -220,6 +221,13 @@ impl<C: Content> Flight<C> {
         self.ecn.on_sent();
         if let Some(sent) = self.sent.back_mut() {
             sent.ect = true;
+        }
+    }
+
+    /// The datagram of the last [`on_sent`](Self::on_sent) left in the rear half of a burst.
+    pub fn on_sent_in_rear(&mut self) {
+        if let Some(sent) = self.sent.back_mut() {
+            sent.rear = true;
         }
     }
 

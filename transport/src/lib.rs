@@ -19,6 +19,7 @@
 
 mod arrivals;
 pub mod bottleneck;
+mod burst;
 pub mod cc;
 mod challenge;
 mod congestion;

@@ -8,6 +8,7 @@ use core::time::Duration;
 use mpip_types::Instant;
 use mpip_wire::RateLimit;
 
+use crate::burst::QUANTUM;
 use crate::pacer::{Pacer, burst};
 
 /// Longest time at the upper rate that counts against a path. Feedback and probes are never held
@@ -30,13 +31,13 @@ impl Limiter {
     /// upper rate, beside a burst. Other packets wait meanwhile, so that the rate holds over a few
     /// times as long.
     pub(crate) fn permits_urgent(&self, now: Instant, limit: RateLimit, ahead: Duration) -> bool {
-        self.pacer.ahead(now) < burst(limit.bytes_per_second()) + ahead
+        self.pacer.ahead(now) < burst(limit.bytes_per_second(), QUANTUM) + ahead
     }
 
     /// Records an IP packet of `size` bytes that leaves at `now`.
     pub(crate) fn on_sent(&mut self, now: Instant, size: u64, limit: RateLimit) {
         if self.pacer.ahead(now) < MOST {
-            self.pacer.on_sent(now, size, Some(limit.bytes_per_second()));
+            self.pacer.on_sent(now, size, Some(limit.bytes_per_second()), QUANTUM);
         }
     }
 

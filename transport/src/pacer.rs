@@ -4,9 +4,6 @@ use core::time::Duration;
 
 use mpip_types::Instant;
 
-/// Burst size as time at the pacing rate: long enough for one timer and one system call to serve
-/// many packets, short enough for queues of a few milliseconds.
-const QUANTUM: Duration = Duration::from_millis(1);
 /// Smallest burst, bytes: two packets.
 const MIN_BURST: u64 = 3_000;
 /// Largest burst, bytes: one batch for the network device.
@@ -27,13 +24,21 @@ impl Pacer {
         if self.blocked { self.drained } else { Instant::ZERO }
     }
 
-    /// Records `size` bytes that leave at `now`; `rate` is the pacing rate, bytes/s.
-    pub(crate) fn on_sent(&mut self, now: Instant, size: u64, rate: Option<u64>) {
+    /// Records `size` bytes that leave at `now`; `rate` is the pacing rate, bytes/s, and `quantum`
+    /// the longest burst at that rate. Returns whether they are in the rear half of a burst.
+    pub(crate) fn on_sent(
+        &mut self,
+        now: Instant,
+        size: u64,
+        rate: Option<u64>,
+        quantum: Duration,
+    ) -> bool {
         let Some(rate) = rate.filter(|rate| *rate > 0) else {
             self.blocked = false;
-            return;
+            return false;
         };
-        let burst = burst(rate);
+        let burst = burst(rate, quantum);
+        let rear = self.drained > now + burst / 2;
         if self.drained <= now {
             // A late timer or a short pause does not reduce the rate: up to one burst is made up
             // for.
@@ -44,6 +49,7 @@ impl Pacer {
         if self.drained.since(now) >= burst {
             self.blocked = true;
         }
+        rear
     }
 
     /// How long everything sent so far still needs at the pacing rate.
@@ -59,10 +65,11 @@ impl Pacer {
     }
 }
 
-/// How long the largest burst takes at `rate` bytes per second.
-pub(crate) fn burst(rate: u64) -> Duration {
-    let bytes = (u128::from(rate) * QUANTUM.as_nanos() / 1_000_000_000).min(u128::from(MAX_BURST));
-    time_for((bytes as u64).max(MIN_BURST), rate)
+/// How long the largest burst takes at `rate` bytes per second: `quantum`, less than a second, within
+/// the bounds of a burst.
+pub(crate) fn burst(rate: u64, quantum: Duration) -> Duration {
+    let bytes = rate.saturating_mul(quantum.subsec_nanos().into()) / 1_000_000_000;
+    time_for(bytes.clamp(MIN_BURST, MAX_BURST), rate)
 }
 
 /// How long `bytes` take at `rate` bytes per second.
@@ -74,6 +81,7 @@ pub(crate) fn time_for(bytes: u64, rate: u64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::burst::QUANTUM;
 
     fn sent_in_a_second(rate: u64, size: u64) -> u64 {
         let mut pacer = Pacer::default();
@@ -83,7 +91,7 @@ mod tests {
         while now < end {
             pacer.refresh(now);
             if pacer.ready_at() <= now {
-                pacer.on_sent(now, size, Some(rate));
+                pacer.on_sent(now, size, Some(rate), QUANTUM);
                 sent += size;
             } else {
                 now = pacer.ready_at();
@@ -109,7 +117,7 @@ mod tests {
         while now < end {
             pacer.refresh(now);
             if pacer.ready_at() <= now {
-                pacer.on_sent(now, 1_500, Some(rate));
+                pacer.on_sent(now, 1_500, Some(rate), QUANTUM);
                 sent += 1_500;
             } else {
                 now = pacer.ready_at() + Duration::from_micros(300);
@@ -119,10 +127,26 @@ mod tests {
     }
 
     #[test]
+    fn the_rear_half_of_a_burst_is_told_from_the_front() {
+        let mut pacer = Pacer::default();
+        let (early, rate) = (Instant::from_millis(5), Some(12_500_000));
+        (0..20).for_each(|_| _ = pacer.on_sent(early, 1_250, rate, QUANTUM));
+        let now = pacer.ready_at();
+        pacer.refresh(now);
+        let mut rear = Vec::new();
+        while pacer.ready_at() <= now {
+            rear.push(pacer.on_sent(now, 1_250, rate, QUANTUM));
+        }
+        let front = rear.iter().filter(|rear| !**rear).count();
+        assert_eq!((front, rear.len()), (6, 10));
+        assert!(rear[..front].iter().all(|rear| !rear));
+    }
+
+    #[test]
     fn without_a_rate_nothing_waits() {
         let mut pacer = Pacer::default();
         for _ in 0..1_000 {
-            pacer.on_sent(Instant::ZERO, 1_500, None);
+            pacer.on_sent(Instant::ZERO, 1_500, None, QUANTUM);
             assert_eq!(pacer.ready_at(), Instant::ZERO);
         }
     }

@@ -13,6 +13,8 @@ mechanisms! {
     pub struct Parameters {
         /// Congestion control by bandwidth and round-trip time.
         bbr: BbrParameters,
+        /// Length of bursts.
+        burst: BurstParameters,
         /// Playout delay on paths with jitter.
         playout: PlayoutParameters,
         /// Shared bottleneck detection.
@@ -86,6 +88,20 @@ parameters! {
         /// A flow that delivers less than this share of its former bandwidth has been displaced by
         /// a rival.
         displaced: f64 = 0.7, "share", 0.0..=1.0, "measured";
+    }
+}
+
+parameters! {
+    /// Parameters of the length of bursts.
+    pub struct BurstParameters {
+        /// Shortens bursts on paths whose queues do not hold them.
+        enabled: bool = true, "", 0.0..=1.0, "measured";
+        /// Packets lost without a queue by which a length is judged.
+        losses: u64 = 24, "packets", 1.0..=1e6, "random loss reaches `share` in 1 of 7,000 cases";
+        /// Share of them from the rear halves of bursts, from which bursts become shorter.
+        share: f64 = 0.85, "share", 0.5..=1.0, "of random loss, a half is";
+        /// Time after which bursts twice as long are tried again.
+        again: Duration = ms(60_000), "ms", 1.0..=1e9, "routes seldom change";
     }
 }
 

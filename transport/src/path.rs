@@ -9,6 +9,7 @@ use mpip_wire::{CHALLENGE_DATAGRAM_LEN, PathId, RateLimit};
 
 use crate::arrivals::{Arrivals, MAX_DELAY};
 use crate::bottleneck::DelaySeries;
+use crate::burst::BurstLimit;
 use crate::cc::{self, CongestionControlKind, Subflow};
 use crate::challenge::Challenge;
 use crate::congestion::Congestion;
@@ -125,6 +126,7 @@ pub struct Path<C> {
     state: PathState,
     mtu: Search,
     pacer: Pacer,
+    bursts: BurstLimit,
     limiter: Limiter,
     playout: Playout,
     liveness: Liveness,
@@ -161,6 +163,7 @@ impl<C: Content> Path<C> {
             bottleneck: id.0,
             cc: Congestion::new(cc::new(kind, now, u64::from(local.mtu), &parameters.bbr)),
             pacer: Pacer::default(),
+            bursts: BurstLimit::new(&parameters.burst),
             limiter: Limiter::default(),
             validation: Validation::default(),
             seen: Seen::default(),
@@ -318,6 +321,7 @@ impl<C: Content> Path<C> {
         if !same_local || former.remote.ip() != address.remote.ip() {
             self.cc.replace(cc::new(kind, now, u64::from(local.mtu), &parameters.bbr));
             self.pacer = Pacer::default();
+            self.bursts = BurstLimit::new(&parameters.burst);
             self.delay = DelayEstimator::default();
             self.delays = DelaySeries::default();
             self.playout = Playout::default();
@@ -455,8 +459,8 @@ impl<C: Content> Path<C> {
         (takes / 2.0 * (self.loss.share() * packets).min(1.0) * 1e6) as i64
     }
 
-    /// Records a datagram that has left.
-    pub fn on_sent(&mut self, now: Instant, size: usize, asks: bool, paced: bool) {
+    /// Records a datagram that has left. Returns whether it was in the rear half of a burst.
+    pub fn on_sent(&mut self, now: Instant, size: usize, asks: bool, paced: bool) -> bool {
         self.rest.on_travelled(now);
         self.counters.bytes_sent += size as u64;
         self.counters.packets_sent += 1;
@@ -469,11 +473,12 @@ impl<C: Content> Path<C> {
         if let Some(limit) = self.rate_limit() {
             self.limiter.on_sent(now, (size + self.outer_headers()) as u64, limit);
         }
-        if paced {
-            let rate = self.cc.pacing_rate();
-            self.cc.on_sent(now, size as u64, self.flight.in_flight());
-            self.pacer.on_sent(now, size as u64, rate);
+        if !paced {
+            return false;
         }
+        let rate = self.cc.pacing_rate();
+        self.cc.on_sent(now, size as u64, self.flight.in_flight());
+        self.pacer.on_sent(now, size as u64, rate, self.bursts.quantum())
     }
 
     /// Tells the pacer the current time.
@@ -494,6 +499,12 @@ impl<C: Content> Path<C> {
     ) {
         self.counters.spurious += progress.spurious;
         self.cc.on_spurious(now, progress.spurious);
+        if losses.packets > 0
+            && let Some(rtt) = progress.sample.and_then(|sample| sample.rtt)
+        {
+            let waited = rtt.saturating_sub(self.flight.rtt().minimum());
+            self.bursts.on_losses(now, (losses.packets, losses.rear), waited);
+        }
         self.on_losses(now, losses, subflows, own);
         if progress.longest > 0 {
             self.mtu.on_arrived(now, self.size_of(progress.longest));

@@ -73,10 +73,13 @@ impl Association {
             asks,
             inner: paced,
         });
-        path.on_sent(now, total, asks, paced);
+        let in_rear = path.on_sent(now, total, asks, paced);
         path.flight.on_sent(now, total as u16, asks, probe, content);
         if ecn != Ecn::NotEct {
             path.flight.on_sent_capable();
+        }
+        if in_rear {
+            path.flight.on_sent_in_rear();
         }
         Some(written)
     }

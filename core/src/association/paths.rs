@@ -600,8 +600,10 @@ impl Association {
             paths.iter().any(|known| known.id == path.id.0 && known.delay - nearest >= far)
         };
         let lossy = searching().any(|path| path.loss() > thinning.lossy && is_far(path));
-        let longer = uneven >= thinning.uneven || opens.is_some();
-        self.thins = self.config.ack_thinning && thinning.enabled && longer && !lossy;
+        // A path in Startup is paced below its rate. To HyStart, acknowledgements at that pace are
+        // those of a full link.
+        let misled = uneven >= thinning.uneven || opens.is_some() || searching().next().is_some();
+        self.thins = self.config.ack_thinning && thinning.enabled && misled && !lossy;
         let misleading = uneven >= tuning.misleading;
         let answer =
             if misleading { rtt + self.resequencing_timeout.advertised } else { rtt + late * 2 };

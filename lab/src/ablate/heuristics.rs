@@ -44,6 +44,7 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
             "codel_tuning.interval_most=100",
         ],
     ),
+    heuristic("burst", "shorter bursts where a queue does not hold them", &["burst.enabled=0"]),
     heuristic("rival", "BBR competes with a loss-based flow", &["bbr.competes=0"]),
     heuristic("groups", "BBR on paths of one bottleneck is one flow", &["bbr.groups=0"]),
     heuristic(

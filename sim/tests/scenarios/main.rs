@@ -23,6 +23,7 @@ mod redundant;
 mod rekey;
 mod repair;
 mod rest;
+mod short_queue;
 mod silent_death;
 mod slow_start;
 mod throughput_table;

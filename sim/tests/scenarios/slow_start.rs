@@ -1,7 +1,7 @@
 //! One TCP connection over paths of different delay should fill all of them soon after it begins.
 //! Its own HyStart mistakes the longer path for a queue, unless it sees few acknowledgements of it.
 
-use crate::common::{both, link, median_share};
+use crate::common::{both, link, median_share, share_of_limit};
 use mpip_link::{LinkConfig, Loss};
 use mpip_sim::clock::SECOND;
 use mpip_sim::measure::Scenario;
@@ -25,6 +25,29 @@ fn a_longer_path_is_filled_from_the_start() {
     for (delays, least) in [([5, 50], 0.92), ([5, 100], 0.84), ([20, 100], 0.81), ([5, 5], 0.94)] {
         let share = start(delays);
         assert!(share > least, "{delays:?}: {share:.3}");
+    }
+}
+
+/// Share of the limit between the second and the fifth second over fast paths of these rates
+/// (Mbit/s) with one round trip of 40 ms.
+fn fast(rates: &[u64]) -> f64 {
+    let scenario = Scenario {
+        paths: rates.iter().map(|rate| both(link(*rate, 20, 1_000))).collect(),
+        sender: TcpControl::CUBIC.into(),
+        duration: 5 * SECOND,
+        from: 2 * SECOND,
+        seed: 1,
+    };
+    share_of_limit(&scenario).0
+}
+
+/// A path in Startup is paced below its rate, and HyStart takes acknowledgements at that pace for
+/// those of a full link: were all of them to pass, the first share would be 0.72.
+#[test]
+fn fast_paths_are_filled_also_where_all_delays_are_the_same() {
+    for (rates, least) in [(&[100][..], 0.8), (&[100, 70], 0.85)] {
+        let share = fast(rates);
+        assert!(share > least, "{rates:?}: {share:.3}");
     }
 }
 

@@ -20,6 +20,8 @@ pub(super) struct Sent<C> {
     pub(super) app_limited: bool,
     /// It left as ECN-capable.
     pub(super) ect: bool,
+    /// It left in the rear half of a burst.
+    pub(super) rear: bool,
     pub(super) delivered: u64,
     pub(super) delivered_at: Instant,
     pub(super) first_sent_at: Instant,
@@ -47,6 +49,8 @@ pub struct LossSummary {
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// How many of them left in the rear half of a burst.
+    pub rear: u64,
     /// Send time of the newest of them.
     pub newest: Instant,
     /// How many of them were longer than the base MTU.
@@ -99,6 +103,7 @@ impl<C> Losses<C> {
         }
         summary.bytes += u64::from(sent.size);
         summary.packets += 1;
+        summary.rear += u64::from(sent.rear);
         summary.newest = summary.newest.max(sent.at);
         self.lost.extend(sent.content.take());
     }
