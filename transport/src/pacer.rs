@@ -65,8 +65,8 @@ impl Pacer {
     }
 }
 
-/// How long the largest burst takes at `rate` bytes per second: `quantum`, less than a second, within
-/// the bounds of a burst.
+/// How long the largest burst takes at `rate` bytes per second: `quantum`, which is less than a
+/// second, within the bounds of a burst.
 pub(crate) fn burst(rate: u64, quantum: Duration) -> Duration {
     let bytes = rate.saturating_mul(quantum.subsec_nanos().into()) / 1_000_000_000;
     time_for(bytes.clamp(MIN_BURST, MAX_BURST), rate)

@@ -5,8 +5,8 @@ use mpip_sim::clock::SECOND;
 use mpip_sim::measure::Scenario;
 use mpip_sim::spec::TcpControl;
 
-/// Share of the limit between the third and the sixth second over paths of these rates (Mbit/s) with
-/// a round trip of 40 ms and queues of five packets.
+/// Share of the limit between the third and the sixth second over paths of these rates (Mbit/s),
+/// with a round trip of 40 ms and queues of five packets.
 fn share(rates: &[u64]) -> f64 {
     let scenario = Scenario {
         paths: rates.iter().map(|rate| both(link(*rate, 20, 5))).collect(),
