@@ -198,8 +198,11 @@ parameters! {
     pub struct CodelTuningParameters {
         /// Longest target while paths are in slow start: two RTTs, at most this.
         growth: Duration = ms(300), "ms", 0.0..=10_000.0, "measured";
-        /// Longest target for unequal path delays and for jitter.
+        /// Longest target for unequal path delays, for jitter, and for long round trips.
         spread_most: Duration = ms(1_000), "ms", 0.0..=10_000.0, "the longest resequencing timeout";
+        /// Target in minimum RTTs of the farthest path, so that paths stay full when CUBIC reduces its
+        /// window after a signal.
+        reserve: f64 = 0.43, "RTTs", 0.0..=10.0, "RFC 9438, section 4.6: 1 / 0.7 - 1";
         /// Jitter that a path's own traffic causes.
         own_jitter: Duration = ms(2), "ms", 0.0..=1_000.0, "measured";
         /// Mean deviations of the delay by which packets count as late.
@@ -216,7 +219,7 @@ parameters! {
     pub struct ThinningParameters {
         /// Enables acknowledgement thinning.
         enabled: bool = true, "", 0.0..=1.0, "measured";
-        /// Difference of path delays above which it is active.
+        /// Difference of path delays above which it is active also when no path is in Startup.
         uneven: Duration = ms(1), "ms", 0.0..=10_000.0, "measured";
         /// Share of packets that a far path (`earliest.far`) in slow start loses from which on it
         /// is not active.

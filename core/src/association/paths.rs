@@ -542,7 +542,8 @@ impl Association {
     /// delay waits for the slowest of them, and resequencing waits for late packets and for those
     /// that are sent again, in both directions. After a signal the inner window shrinks by 30 %
     /// (RFC 9438, section 4.6), and without a matching queue the paths run dry until it has grown
-    /// again. The queue is fair: only a session's own packets wait in it.
+    /// again. That also holds where all delays are the same, unless the queue has held what the
+    /// window then lacks. The queue is fair: only a session's own packets wait in it.
     ///
     /// A path that the guard leaves out delays nobody. The window that it needed, or with which
     /// slow start ended, now stands in the queue, so signals come no faster than senders can react
@@ -604,6 +605,9 @@ impl Association {
         // those of a full link.
         let misled = uneven >= thinning.uneven || opens.is_some() || searching().next().is_some();
         self.thins = self.config.ack_thinning && thinning.enabled && misled && !lossy;
+        // A control that fills the paths' queues has the reserve there.
+        let reserve = if overflows { 0.0 } else { tuning.reserve };
+        let reserve = self.reach.farthest.mul_f64(reserve).min(tuning.spread_most);
         let misleading = uneven >= tuning.misleading;
         let answer =
             if misleading { rtt + self.resequencing_timeout.advertised } else { rtt + late * 2 };
@@ -616,6 +620,7 @@ impl Association {
                 .max(growing)
                 .max(spread.min(tuning.spread_most))
                 .max(late)
+                .max(reserve)
                 .max(opens.unwrap_or_default()),
             interval,
             patient: base.patient && (self.selection.guard.is_narrow() || misleading),
