@@ -200,8 +200,8 @@ parameters! {
         growth: Duration = ms(300), "ms", 0.0..=10_000.0, "measured";
         /// Longest target for unequal path delays, for jitter, and for long round trips.
         spread_most: Duration = ms(1_000), "ms", 0.0..=10_000.0, "the longest resequencing timeout";
-        /// Target in minimum RTTs of the farthest path, so that paths stay full when CUBIC reduces its
-        /// window after a signal.
+        /// Target in minimum RTTs of the farthest path, so that paths stay full when CUBIC has
+        /// reduced its window after a signal.
         reserve: f64 = 0.43, "RTTs", 0.0..=10.0, "RFC 9438, section 4.6: 1 / 0.7 - 1";
         /// Jitter that a path's own traffic causes.
         own_jitter: Duration = ms(2), "ms", 0.0..=1_000.0, "measured";
