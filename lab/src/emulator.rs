@@ -12,7 +12,6 @@ use std::io::{self, BufRead, Read, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use crate::scenario::{Hop, Scenario, Traffic};
 use mpip_core::packet::Header;
 use mpip_link::{Counters, Link, flip_bit};
 use rustix::event::epoll;
@@ -23,6 +22,7 @@ use crate::links::{
     DirectionRecord, LATE, Record, SAMPLE, Setup, device_name, hardware_address, sample_ms,
 };
 use crate::pcap::PcapWriter;
+use crate::scenario::{Hop, Scenario, Traffic};
 use crate::scenarios;
 use crate::traffic::ports;
 

@@ -7,11 +7,11 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use crate::scenario::{Scenario, TrafficKind};
 use mpip_api::Client;
 
 use crate::links::SAMPLE;
 use crate::results::Estimate;
+use crate::scenario::{Scenario, TrafficKind};
 
 /// Between the names of a path's two interfaces.
 pub(crate) const TO: &str = "→";

@@ -7,8 +7,9 @@
 
 use core::time::Duration;
 
-use crate::scenario::{Path, Scenario};
 use mpip_link::LinkConfig;
+
+use crate::scenario::{Path, Scenario};
 
 /// IPv4 and TCP headers with the timestamp option (RFC 7323), as Linux sends them.
 const TCP_HEADERS: f64 = 20.0 + 20.0 + 12.0;

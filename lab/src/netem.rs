@@ -20,10 +20,10 @@ use std::io::{self, BufRead, Write};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::scenario::Scenario;
 use mpip_link::{Discipline, LinkConfig, Loss, QueueLimit};
 
 use crate::links::{DirectionRecord, Record, SAMPLE, Setup, device_name};
+use crate::scenario::Scenario;
 use crate::{clock, command, scenarios};
 
 /// Length of an Ethernet header in bytes, which the kernel counts.

@@ -5,19 +5,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::limit::{Packets, limit};
-use crate::scenario::{Scenario, TrafficKind};
-
 use crate::calibration;
 use crate::clock::unix_time;
 use crate::command;
 use crate::environment::Environment;
 use crate::estimates::Watch;
 use crate::flow::FlowResult;
+use crate::limit::{Packets, limit};
 use crate::links::{Record, Setup};
 use crate::netns;
 use crate::progress::Progress;
 use crate::results::{Estimate, LATE_BOUND, RunResult, Store};
+use crate::scenario::{Scenario, TrafficKind};
 use crate::scenarios::{Loaded, hash};
 use crate::sender::Sender;
 use crate::simulated;

@@ -4,7 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::scenario::{QuicImplementation, TrafficKind};
-
 use crate::scenarios::Loaded;
 
 /// An implementation of a transport with a congestion control.

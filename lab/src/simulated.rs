@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::scenario::{QuicImplementation, Scenario, System, Traffic, TrafficKind};
 use mpip_core::PathState;
 use mpip_daemon::config::{Known, RuleList, parse_loss_threshold};
 use mpip_link::LinkConfig;
@@ -20,6 +19,9 @@ use crate::estimates::path_name;
 use crate::flow::FlowResult;
 use crate::links::{DirectionRecord, Record};
 use crate::results::Estimate;
+use crate::scenario::{
+    Event, Hop, Path, QuicImplementation, Scenario, System, Traffic, TrafficKind,
+};
 use crate::statistics::{Statistics, mean_difference};
 use crate::subject::{ClockSetting, Subject, ends};
 
@@ -108,7 +110,7 @@ fn nanos(time: Duration) -> Nanos {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn script(world: &mut WorldSpec, scenario: &Scenario, event: &crate::scenario::Event) {
+fn script(world: &mut WorldSpec, scenario: &Scenario, event: &Event) {
     let at = WARM_UP + nanos(event.at);
     for (direction, selected) in [(0, event.forward), (1, event.reverse)] {
         if selected {
@@ -237,8 +239,8 @@ fn text(value: &toml::Value) -> String {
 }
 
 /// The links of a path as one: the lowest rate with its queue, and the sum of the delays.
-fn joined(scenario: &Scenario, hops: &[crate::scenario::Hop]) -> LinkConfig {
-    let config = |hop: &crate::scenario::Hop| scenario.links[hop.link].direction(hop.forward);
+fn joined(scenario: &Scenario, hops: &[Hop]) -> LinkConfig {
+    let config = |hop: &Hop| scenario.links[hop.link].direction(hop.forward);
     let slowest = hops.iter().map(config).min_by(|a, b| {
         let rate = |link: &LinkConfig| link.mean_rate().unwrap_or(f64::INFINITY);
         rate(a).total_cmp(&rate(b))
@@ -252,7 +254,7 @@ fn joined(scenario: &Scenario, hops: &[crate::scenario::Hop]) -> LinkConfig {
 
 /// A TCP window that never limits the rate.
 fn window(scenario: &Scenario, subject: &Subject, names: [&str; 2]) -> usize {
-    let both = |path: &crate::scenario::Path| {
+    let both = |path: &Path| {
         let back = scenario.path(path.to, path.from).map(|path| path.hops).unwrap_or_default();
         (joined(scenario, &path.hops), joined(scenario, &back))
     };

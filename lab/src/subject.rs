@@ -4,9 +4,10 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use serde::Deserialize;
+
 use crate::scenario::{Scenario, System};
 use crate::units;
-use serde::Deserialize;
 
 /// One thing to measure: a system, and for plain TCP a path.
 #[derive(Debug, Clone)]

@@ -12,11 +12,10 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::scenario::Scenario;
-
 use crate::command;
 use crate::links::{Record, Setup, device_name, hardware_address};
 use crate::netns::Namespace;
+use crate::scenario::Scenario;
 
 /// Real-time priority of the links process. Traffic generators have ordinary priority.
 const EMULATOR_PRIORITY: &str = "50";

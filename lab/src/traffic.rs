@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::scenario::{QuicImplementation, Traffic, TrafficKind};
 use serde_json::Value;
 
 use crate::command::{self, Output, Running};
@@ -13,6 +12,7 @@ use crate::flow::FlowResult;
 use crate::go;
 use crate::netns::Namespace;
 use crate::quic::Sent;
+use crate::scenario::{QuicImplementation, Traffic, TrafficKind};
 use crate::web;
 
 /// Interval of the receiver's reports, in seconds, for iperf3.

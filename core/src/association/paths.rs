@@ -542,8 +542,8 @@ impl Association {
     /// delay waits for the slowest of them, and resequencing waits for late packets and for those
     /// that are sent again, in both directions. After a signal the inner window shrinks by 30 %
     /// (RFC 9438, section 4.6), and without a matching queue the paths run dry until it has grown
-    /// again. That also holds where all delays are the same, unless the queue has held what the
-    /// window then lacks. The queue is fair: only a session's own packets wait in it.
+    /// again. Where all delays are the same, they run dry if less waited in the queue than the
+    /// window shrinks by. The queue is fair: only a session's own packets wait in it.
     ///
     /// A path that the guard leaves out delays nobody. The window that it needed, or with which
     /// slow start ended, now stands in the queue, so signals come no faster than senders can react

@@ -29,6 +29,7 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
     heuristic("codel-patience", "CoDel waits for the answer to a signal", &["codel.patient=0"]),
     heuristic("codel-growth", "... and while paths start", &["codel_tuning.growth=0"]),
     heuristic("codel-spread", "... and with unequal delay", &["codel_tuning.spread_most=0"]),
+    heuristic("codel-reserve", "... and with long round trips", &["codel_tuning.reserve=0"]),
     heuristic(
         "codel-interval",
         "CoDel's interval grows with the round trip",
@@ -41,6 +42,7 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
             "codel.patient=0",
             "codel_tuning.growth=0",
             "codel_tuning.spread_most=0",
+            "codel_tuning.reserve=0",
             "codel_tuning.interval_most=100",
         ],
     ),

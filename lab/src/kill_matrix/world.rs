@@ -17,13 +17,13 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::scenario::Scenario;
 use mpip_api::PathStatus;
 
 use super::cell::{Cell, Kill, Via};
 use super::transfer::Transfer;
 use crate::links::Setup;
 use crate::netns::Namespace;
+use crate::scenario::Scenario;
 use crate::scenarios;
 use crate::subject::subjects;
 use crate::systems::{self, Running};

@@ -8,8 +8,9 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
-use crate::units;
 use mpip_link::{Change, Loss, QueueLimit};
+
+use crate::units;
 
 /// A quantity that is written as a string with a unit.
 macro_rules! quantity {

@@ -2,9 +2,8 @@
 
 use std::io;
 
-use crate::scenario::Scenario;
-
 use super::distribution::{END, Path, Set};
+use crate::scenario::Scenario;
 
 /// The set of these paths, each with the keys of a scenario's `[[link]]`, separated by commas.
 ///

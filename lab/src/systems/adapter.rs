@@ -24,14 +24,14 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use crate::scenario::{Scenario, System, Traffic};
-use crate::units;
 use serde::Deserialize;
 
 use super::running::Running;
+use crate::scenario::{Scenario, System, Traffic};
 use crate::subject::first_address;
 use crate::testbed::Testbed;
 use crate::traffic::Endpoint;
+use crate::units;
 use crate::{command, go};
 
 #[derive(Debug, Deserialize)]

@@ -6,11 +6,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::scenario::{System, Traffic};
-
 use super::running::Running;
 use crate::command;
 use crate::floor::INNER_MTU;
+use crate::scenario::{System, Traffic};
 use crate::subject::{ends, first_address};
 use crate::testbed::Testbed;
 use crate::traffic::Endpoint;

@@ -22,13 +22,12 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::scenario::{System, Traffic};
-
 use super::mptcp;
 use super::running::Running;
 use crate::command;
 use crate::estimates::{Watch, is_download};
 use crate::flow::FlowResult;
+use crate::scenario::{System, Traffic};
 use crate::subject::{ClockSetting, ends, first_address};
 use crate::testbed::Testbed;
 use crate::traffic::Endpoint;

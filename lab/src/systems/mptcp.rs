@@ -3,9 +3,8 @@
 
 use std::io;
 
-use crate::scenario::{Scenario, Traffic};
-
 use super::running::Running;
+use crate::scenario::{Scenario, Traffic};
 use crate::subject::{ends, first_address};
 use crate::testbed::Testbed;
 use crate::traffic::Endpoint;

@@ -2,9 +2,8 @@
 
 use std::io;
 
-use crate::scenario::Traffic;
-
 use super::running::Running;
+use crate::scenario::Traffic;
 use crate::testbed::Testbed;
 use crate::traffic::Endpoint;
 
