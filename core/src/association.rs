@@ -29,6 +29,8 @@ mod too_big;
 mod translated;
 mod way;
 
+pub use paths::PATH_LINGER;
+
 use core::net::IpAddr;
 use core::time::Duration;
 use std::sync::Arc;

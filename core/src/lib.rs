@@ -68,6 +68,7 @@ mod translation;
 mod unknown_peers;
 pub mod window;
 
+pub use association::PATH_LINGER;
 pub use availability::{AvailabilityState, AvailabilityStatus};
 pub use capture::{Capture, Traffic};
 pub use config::{

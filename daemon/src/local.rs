@@ -5,7 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use mpip_core::rules::AttachedNetwork;
-use mpip_core::{Encapsulation, EncapsulationPolicy, LocalAddress, LocalId, Prefix};
+use mpip_core::{
+    Encapsulation, EncapsulationPolicy, Instant, LocalAddress, LocalId, PATH_LINGER, Prefix,
+};
 use mpip_net::netlink::{HostAddress, Link};
 use mpip_net::udp::{BindError, SocketConfig};
 use mpip_net::{TcpSocket, UdpSocket};
@@ -30,10 +32,18 @@ pub(crate) struct Usable {
 }
 
 /// An address in use.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Open {
     link: u32,
     address: LocalAddress,
+}
+
+/// An address that the host has, but paths must not use any more. Peers send there until they know.
+#[derive(Debug)]
+struct Retired {
+    open: Open,
+    /// When its socket is closed.
+    until: Instant,
 }
 
 /// A socket to open at each address.
@@ -52,6 +62,10 @@ pub(crate) struct Changes {
     pub(crate) added: Vec<(LocalAddress, Socket)>,
     /// Addresses that are no longer usable.
     pub(crate) removed: Vec<LocalAddress>,
+    /// Addresses that were removed and are usable again. Their sockets are still open.
+    pub(crate) revived: Vec<LocalAddress>,
+    /// Removed addresses to which nobody sends any more: their sockets are to be closed.
+    pub(crate) closed: Vec<LocalId>,
     /// Sockets that could not be opened. Try again later.
     pub(crate) failed: Vec<BindError>,
     /// Whether an interface's MTU changed.
@@ -61,7 +75,8 @@ pub(crate) struct Changes {
 impl Changes {
     /// Whether the engine needs the new list.
     pub(crate) fn any(&self) -> bool {
-        self.mtu || !self.added.is_empty() || !self.removed.is_empty()
+        let [added, removed] = [self.added.is_empty(), self.removed.is_empty()];
+        self.mtu || !added || !removed || !self.revived.is_empty()
     }
 }
 
@@ -106,6 +121,7 @@ pub(crate) struct LocalAddresses {
     mark: u32,
     permitted: Permitted,
     open: Vec<Open>,
+    retired: Vec<Retired>,
     next_id: u16,
     /// Ports of other programs that were logged already.
     taken: Vec<SocketAddr>,
@@ -150,10 +166,16 @@ impl LocalAddresses {
         self.open.iter().map(|open| open.address.clone()).collect()
     }
 
+    /// When to [`refresh`](Self::refresh) although nothing has changed: a socket is to be closed.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        self.retired.iter().map(|retired| retired.until).min()
+    }
+
     /// Opens and closes sockets so that they match the host's `links` and `addresses`. `tun` is the
     /// index of our own device.
     pub(crate) fn refresh(
         &mut self,
+        now: Instant,
         links: &[Link],
         addresses: &[HostAddress],
         tun: u32,
@@ -172,17 +194,38 @@ impl LocalAddresses {
                     changes.mtu = true;
                 }
                 Some(_) => {}
-                None => changes.removed.push(open.address.clone()),
+                None => {
+                    changes.removed.push(open.address.clone());
+                    let open = open.clone();
+                    match kind == Encapsulation::Udp && open.is_of(addresses) {
+                        true => self.retired.push(Retired { open, until: now + PATH_LINGER }),
+                        false => changes.closed.push(open.address.id),
+                    }
+                }
             }
             found.is_some()
         });
         self.open = opened;
+        self.retired.retain(|retired| {
+            let closes = retired.until <= now || !retired.open.is_of(addresses);
+            if closes {
+                changes.closed.push(retired.open.address.id);
+            }
+            !closes
+        });
         for usable in usable {
             for port in self.ports_on(&usable.interface) {
                 let same = |open: &Open| {
                     open.is(&usable) && open.address.encapsulation == port.encapsulation
                 };
                 if self.open.iter().any(same) {
+                    continue;
+                }
+                if let Some(index) = self.retired.iter().position(|retired| same(&retired.open)) {
+                    let mut open = self.retired.swap_remove(index).open;
+                    open.address.mtu = usable.mtu;
+                    changes.revived.push(open.address.clone());
+                    self.open.push(open);
                     continue;
                 }
                 match self.bind(&usable, port) {
@@ -322,6 +365,12 @@ impl Open {
             && self.address.interface == usable.interface
             && self.address.address.ip() == usable.ip
     }
+
+    /// Whether the host has it, usable or not, as one of `addresses`.
+    fn is_of(&self, addresses: &[HostAddress]) -> bool {
+        let ip = self.address.address.ip();
+        addresses.iter().any(|host| host.link == self.link && host.address == ip)
+    }
 }
 
 #[cfg(test)]
@@ -432,28 +481,61 @@ mod tests {
         let links = [link(1, "lo"), link(2, "eth1")];
         // Loopback addresses can be bound everywhere, and `lo` exists.
         let addresses = [address(1, "127.0.0.1/8"), address(2, "198.18.77.1/24")];
-        let changes = local.refresh(&links, &addresses, 9);
+        let changes = local.refresh(Instant::ZERO, &links, &addresses, 9);
         assert_eq!((changes.added.len(), changes.failed.len()), (1, 1), "it has no eth1");
         local.permitted.off = vec!["eth1".to_owned()];
         let before = local.list();
-        let changes = local.refresh(&links, &addresses, 9);
+        let changes = local.refresh(Instant::ZERO, &links, &addresses, 9);
         assert!(!changes.any() && changes.failed.is_empty(), "{changes:?}");
         assert_eq!(local.list(), before, "the same socket");
         local.permitted.off = vec!["lo".to_owned()];
-        assert_eq!(local.refresh(&links, &addresses, 9).removed, before);
+        assert_eq!(local.refresh(Instant::ZERO, &links, &addresses, 9).removed, before);
         assert!(local.list().is_empty());
+    }
+
+    #[test]
+    fn a_socket_outlives_its_address_until_peers_know_and_may_be_used_again() {
+        let mut local = local(None, &[]);
+        let (links, addresses) = ([link(1, "lo")], [address(1, "127.0.0.1/8")]);
+        let turn = |local: &mut LocalAddresses, off: bool, now: Instant, addresses: &[_]| {
+            local.permitted.off = if off { vec!["lo".to_owned()] } else { Vec::new() };
+            local.refresh(now, &links, addresses, 9)
+        };
+        let start = Instant::ZERO;
+        let (address, _) = turn(&mut local, false, start, &addresses).added.remove(0);
+        let off = turn(&mut local, true, start, &addresses);
+        assert_eq!((off.removed.len(), off.closed), (1, vec![]));
+        assert_eq!(local.next_timeout(), Some(start + PATH_LINGER));
+        let on = turn(&mut local, false, start + PATH_LINGER / 2, &addresses);
+        assert_eq!((on.added.len(), &on.revived), (0, &vec![address.clone()]));
+        assert!(on.any() && local.next_timeout().is_none());
+        assert_eq!(local.list(), on.revived);
+
+        turn(&mut local, true, start, &addresses);
+        assert!(!turn(&mut local, true, start + PATH_LINGER / 2, &addresses).any());
+        let late = turn(&mut local, true, start + PATH_LINGER, &addresses);
+        assert_eq!((late.any(), late.closed), (false, vec![address.id]));
+        assert!(local.next_timeout().is_none());
+
+        let (second, _) = turn(&mut local, false, start, &addresses).added.remove(0);
+        turn(&mut local, true, start, &addresses);
+        let gone = turn(&mut local, true, start, &[]);
+        assert_eq!(gone.closed, [second.id], "the host does not have it any more");
     }
 
     #[test]
     fn a_port_that_nobody_needs_any_more_is_closed() {
         let mut local = local(None, &[]);
         let addresses = [address(1, "127.0.0.1/8")];
-        local.refresh(&[link(1, "lo")], &addresses, 9);
+        local.refresh(Instant::ZERO, &[link(1, "lo")], &addresses, 9);
         local.permitted.encapsulations = [("lo".to_owned(), EncapsulationPolicy::Tcp)].into();
-        let changes = local.refresh(&[link(1, "lo")], &addresses, 9);
+        let changes = local.refresh(Instant::ZERO, &[link(1, "lo")], &addresses, 9);
         assert_eq!(changes.removed.len(), 1);
+        let later = Instant::ZERO + PATH_LINGER;
+        let changes = local.refresh(later, &[link(1, "lo")], &addresses, 9);
+        assert_eq!(changes.closed.len(), 1, "when peers have had time to notice");
         local.permitted.encapsulations.clear();
-        assert_eq!(local.refresh(&[link(1, "lo")], &addresses, 9).added.len(), 1);
+        assert_eq!(local.refresh(Instant::ZERO, &[link(1, "lo")], &addresses, 9).added.len(), 1);
     }
 
     #[test]
@@ -461,21 +543,21 @@ mod tests {
         let mut local = local(None, &[]);
         // Loopback addresses can be bound everywhere, and `lo` exists.
         let addresses = [address(1, "127.0.0.1/8")];
-        let first = local.refresh(&[link(1, "lo")], &addresses, 9);
+        let first = local.refresh(Instant::ZERO, &[link(1, "lo")], &addresses, 9);
         assert_eq!((first.added.len(), first.failed.len()), (1, 0), "{first:?}");
-        assert!(!local.refresh(&[link(1, "lo")], &addresses, 9).any());
+        assert!(!local.refresh(Instant::ZERO, &[link(1, "lo")], &addresses, 9).any());
 
         let mut smaller = link(1, "lo");
         smaller.mtu = 1_400;
-        let changes = local.refresh(&[smaller], &addresses, 9);
+        let changes = local.refresh(Instant::ZERO, &[smaller], &addresses, 9);
         assert!(changes.mtu && changes.added.is_empty() && changes.removed.is_empty());
         assert_eq!(local.list()[0].mtu, 1_400);
 
-        let again = local.refresh(&[link(5, "lo")], &[address(5, "127.0.0.1/8")], 9);
+        let again = local.refresh(Instant::ZERO, &[link(5, "lo")], &[address(5, "127.0.0.1/8")], 9);
         assert_eq!((again.added.len(), again.removed.len()), (1, 1), "{again:?}");
         assert_ne!(again.added[0].0.id, again.removed[0].id, "numbers are not used again");
 
-        let gone = local.refresh(&[], &[], 9);
+        let gone = local.refresh(Instant::ZERO, &[], &[], 9);
         assert_eq!((gone.removed.len(), local.list().len()), (1, 0));
     }
 
@@ -484,7 +566,7 @@ mod tests {
         let mut local = local(None, &[]);
         let addresses = [address(1, "198.18.77.77/24")];
         for _ in 0..2 {
-            let changes = local.refresh(&[link(1, "lo")], &addresses, 9);
+            let changes = local.refresh(Instant::ZERO, &[link(1, "lo")], &addresses, 9);
             assert_eq!(changes.failed.len(), 1);
             assert!(!changes.any());
         }

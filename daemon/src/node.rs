@@ -410,16 +410,24 @@ impl Node {
     fn refresh(&mut self, now: Instant, poller: &Poller) -> Result<Changes, Error> {
         let (links, addresses) = self.network.host_mut().inventory()?;
         let device = self.network.host().link_index();
-        let changes = self.local.refresh(&links, &addresses, device);
+        let changes = self.local.refresh(now, &links, &addresses, device);
         self.refresh.last = now;
-        self.refresh.due = (!changes.failed.is_empty()).then_some(now + RETRY_INTERVAL);
+        let retry = (!changes.failed.is_empty()).then_some(now + RETRY_INTERVAL);
+        self.refresh.due = retry.into_iter().chain(self.local.next_timeout()).min();
         let unix_time = clock::unix_time();
         for address in &changes.removed {
-            self.sender.remove(address.id);
-            self.waiting.retain(|(waiting, _)| *waiting != address.id);
+            self.sender.retire(address.id);
             if address.encapsulation == Encapsulation::Udp {
                 self.events.address_removed(unix_time, address);
             }
+        }
+        for id in &changes.closed {
+            self.sender.remove(*id);
+            self.waiting.retain(|(waiting, _)| waiting != id);
+        }
+        for address in &changes.revived {
+            self.sender.revive(address.id);
+            self.events.address_added(unix_time, address);
         }
         for (address, socket) in &changes.added {
             poller

@@ -35,6 +35,8 @@ pub(crate) struct Sockets {
     receiver: UdpReceiver,
     udp: UdpSender,
     tcp: TcpSender,
+    /// Those that only receive what was sent before the peers knew.
+    retired: Vec<Arc<UdpSocket>>,
 }
 
 impl Sockets {
@@ -44,7 +46,7 @@ impl Sockets {
     pub(crate) fn start(threads: usize, waker: &Arc<Waker>) -> io::Result<Self> {
         let udp = UdpSender::with_threads(threads, waker)?;
         let receiver = UdpReceiver::beside(&udp, waker, mpip_core::receiver_index);
-        Ok(Self { receiver, udp, tcp: TcpSender::new() })
+        Ok(Self { receiver, udp, tcp: TcpSender::new(), retired: Vec::new() })
     }
 
     /// Whether threads open datagrams, which need [keys](Self::set_key) for that.
@@ -71,11 +73,26 @@ impl Sockets {
         Ok(())
     }
 
-    /// Removes the socket of `local`.
+    /// Nothing is sent from `local` any more, but what comes by UDP is still received.
+    pub(crate) fn retire(&mut self, local: LocalId) {
+        self.retired.extend(self.udp.socket(local).cloned());
+        self.udp.remove(local);
+        self.tcp.remove(local);
+    }
+
+    /// Sends again from `local`, which is [retired](Self::retire).
+    pub(crate) fn revive(&mut self, local: LocalId) {
+        if let Some(index) = self.retired.iter().position(|socket| socket.id() == local) {
+            self.udp.insert(self.retired.swap_remove(index));
+        }
+    }
+
+    /// Closes the socket of `local`.
     pub(crate) fn remove(&mut self, local: LocalId) {
         self.receiver.remove(local);
         self.udp.remove(local);
         self.tcp.remove(local);
+        self.retired.retain(|socket| socket.id() != local);
     }
 
     /// The local addresses, and what their sockets wait for.
@@ -89,14 +106,24 @@ impl Sockets {
             let id = socket.id();
             (id, Interest::of(true, self.tcp.is_blocked(id)))
         });
-        udp.chain(tcp)
+        let retired = self.retired.iter().map(|socket| {
+            let id = socket.id();
+            (id, Interest::of(!self.receiver.is_ahead(id), false))
+        });
+        udp.chain(tcp).chain(retired)
     }
 
     /// The socket of `local`.
     pub(crate) fn socket(&self, local: LocalId) -> Option<Socket> {
-        let udp = || self.udp.socket(local).map(|socket| Socket::Udp(Arc::clone(socket)));
+        let udp = || self.receiving(local).map(|socket| Socket::Udp(Arc::clone(socket)));
         let tcp = || self.tcp.socket(local).map(|socket| Socket::Tcp(Arc::clone(socket)));
         udp().or_else(tcp)
+    }
+
+    /// The socket that receives at `local` by UDP.
+    fn receiving(&self, local: LocalId) -> Option<&Arc<UdpSocket>> {
+        let retired = || self.retired.iter().find(|socket| socket.id() == local);
+        self.udp.socket(local).or_else(retired)
     }
 
     /// Receives a batch at `local`, unless threads do. `take` gets each datagram, and returns
@@ -108,7 +135,7 @@ impl Sockets {
         buffers: &mut ReceiveBuffers,
         mut take: impl FnMut(SocketAddr, Ecn, &mut [u8]) -> bool,
     ) {
-        let result = match self.udp.socket(local) {
+        let result = match self.receiving(local) {
             Some(socket) => self.receiver.receive(socket, buffers, |remote, ecn, datagram| {
                 take(remote, ecn, datagram);
             }),
@@ -147,7 +174,7 @@ impl Sockets {
     /// Reads ICMP errors about datagrams from `local`. `take` gets the destinations where nobody
     /// is.
     pub(crate) fn errors(&self, local: LocalId, take: impl FnMut(SocketAddr)) {
-        if let Some(socket) = self.udp.socket(local) {
+        if let Some(socket) = self.receiving(local) {
             socket.recv_errors(take);
         }
     }

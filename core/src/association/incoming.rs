@@ -10,6 +10,7 @@ use mpip_wire::{
 };
 
 use super::Association;
+use super::moving::has_no_local_address;
 use super::translated::{PacketSource, RewrittenPacket, with_source};
 use crate::drops::DropReason;
 use crate::omission::{HEAD_MAX, SessionHeader};
@@ -308,7 +309,11 @@ impl Association {
         if answers && self.paths[index].peer.confirm() {
             self.review_capture();
         }
-        if answers && self.paths[index].state() == PathState::Failed {
+        let path = &self.paths[index];
+        if answers
+            && path.state() == PathState::Failed
+            && !has_no_local_address(path, &cx.shared.locals)
+        {
             self.change_state(now, cx, index, PathState::Active, "it answers again");
         }
         self.repair_losses(LossCause::Congestion);

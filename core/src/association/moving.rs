@@ -289,6 +289,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 const ADDRESS_GONE: &str = "its local address is gone";
 
 /// Whether the path is kept although its local address is gone.
-fn has_no_local_address(path: &Path, locals: &[LocalAddress]) -> bool {
+pub(super) fn has_no_local_address(path: &Path, locals: &[LocalAddress]) -> bool {
     path.state() == PathState::Failed && local(path.address, locals).is_none()
 }

@@ -31,7 +31,7 @@ use mpip_types::PathAddress;
 
 /// Time for which an abandoned path is kept, to notify the peer and to receive datagrams that are
 /// still in flight.
-const LINGER: Duration = Duration::from_secs(3);
+pub const PATH_LINGER: Duration = Duration::from_secs(3);
 /// Time without a path after which queued packets are stale and dropped.
 const STALE: Duration = Duration::from_secs(3);
 /// Longest pause between probes in host mode with fall-back. Connections that have fallen back to
@@ -242,7 +242,7 @@ impl Association {
         if !self.paths.is_full() {
             return;
         }
-        let idle = |path: &Path| !path.works() && now.since(path.changed) >= LINGER;
+        let idle = |path: &Path| !path.works() && now.since(path.changed) >= PATH_LINGER;
         let idle = self.paths.enumerate().filter(|(_, path)| idle(path));
         if let Some((index, _)) = idle.min_by_key(|(_, path)| path.changed) {
             self.change_state(now, cx, index, PathState::Abandoned, "replaced by a new path");
@@ -321,8 +321,9 @@ impl Association {
                 }
             }
         }
-        let gone =
-            |path: &Path| path.state() == PathState::Abandoned && now.since(path.changed) >= LINGER;
+        let gone = |path: &Path| {
+            path.state() == PathState::Abandoned && now.since(path.changed) >= PATH_LINGER
+        };
         while let Some(index) = self.paths.position(gone) {
             self.remove_path(index);
         }

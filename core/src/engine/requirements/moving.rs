@@ -2,6 +2,7 @@
 
 use super::super::harness::*;
 use super::super::*;
+use crate::SchedulerKind;
 use mpip_transport::PathState;
 use mpip_types::Encapsulation;
 use mpip_types::Offload;
@@ -213,4 +214,38 @@ fn a_replay_opens_one_path_at_a_time_and_is_not_amplified() {
     }
     assert!(answered <= recorded.len(), "{answered} bytes for {}", recorded.len());
     assert!(pair.states(0).len() <= before + 1);
+}
+
+#[test]
+fn what_was_sent_to_an_address_that_is_given_up_arrives() {
+    for host in 0..2 {
+        let mut pair = Pair::new(|peer| peer.scheduler = SchedulerKind::RoundRobin);
+        pair.run_for(SECOND);
+        for number in 0..20 {
+            pair.send(1 - host, &tcp(1 - host, number, 1_000), Offload::default());
+        }
+        let one = vec![locals(host)[0].clone()];
+        pair.engines[host].handle_command(pair.now, Command::LocalAddresses(one));
+        pair.run_for(SECOND);
+        assert_eq!(sequences(&pair.out[host].packets), (0..20).collect::<Vec<_>>());
+        let status = pair.engines[1 - host].status(pair.now, false);
+        let repaired: u64 = status.peers[0].paths.iter().map(|path| path.packets_lost).sum();
+        assert_eq!(repaired, 0, "host {host} gave up one of two");
+    }
+}
+
+#[test]
+fn an_answer_at_an_address_that_is_gone_revives_no_path() {
+    let mut pair = settled();
+    pair.send(1, &tcp(1, 1, 1_000), Offload::default());
+    pair.engines[1].handle_command(pair.now, none());
+    pair.pass = |host, _, _| host == 0;
+    for _ in 0..20 {
+        pair.run_for(Duration::from_millis(10));
+        assert_eq!(pair.states(1), [PathState::Failed; 2]);
+    }
+    pair.pass = |_, _, _| true;
+    pair.engines[1].handle_command(pair.now, only(0));
+    pair.run_for(SECOND * 4);
+    assert_both_ways(&mut pair, 2, Duration::from_millis(20));
 }
