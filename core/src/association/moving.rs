@@ -36,7 +36,13 @@ impl Association {
         for index in self.paths.indices() {
             let path = &mut self.paths[index];
             match local(path.address, &cx.shared.locals) {
-                Some(local) => path.on_interface_mtu(local.mtu),
+                Some(local) => {
+                    path.on_interface_mtu(local.mtu);
+                    if path.state() == PathState::Failed {
+                        // While its address was gone, nothing was asked.
+                        path.on_dead(now);
+                    }
+                }
                 None if keeps && path.is_validated() => {
                     path.validation.challenge = None;
                     self.change_state(now, cx, index, PathState::Failed, ADDRESS_GONE);
