@@ -38,10 +38,15 @@ impl BurstLimit {
         Duration::from_nanos(QUANTUM.as_nanos() as u64 >> self.halvings)
     }
 
+    /// The delay of a call that is made up for, beside a burst.
+    pub(crate) fn late(&self) -> Duration {
+        self.parameters.late / (1 << self.halvings)
+    }
+
     /// `lost` packets were found lost, `rear` of them from the rear half of a burst. What arrived
     /// after them had waited in the queue for `waited`.
     pub(crate) fn on_losses(&mut self, now: Instant, (lost, rear): (u64, u64), waited: Duration) {
-        let BurstParameters { enabled, losses, share, again } = self.parameters;
+        let BurstParameters { enabled, losses, share, again, .. } = self.parameters;
         if !enabled || waited > QUANTUM {
             return;
         }

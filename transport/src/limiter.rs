@@ -37,7 +37,8 @@ impl Limiter {
     /// Records an IP packet of `size` bytes that leaves at `now`.
     pub(crate) fn on_sent(&mut self, now: Instant, size: u64, limit: RateLimit) {
         if self.pacer.ahead(now) < MOST {
-            self.pacer.on_sent(now, size, Some(limit.bytes_per_second()), QUANTUM);
+            self.pacer
+                .on_sent(now, size, Some(limit.bytes_per_second()), QUANTUM, || Duration::ZERO);
         }
     }
 

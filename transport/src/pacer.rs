@@ -16,6 +16,8 @@ pub(crate) struct Pacer {
     drained: Instant,
     /// A whole burst has left: nothing more may leave before `drained`.
     blocked: bool,
+    /// Packets wait until it is no longer blocked.
+    awaited: bool,
 }
 
 impl Pacer {
@@ -24,14 +26,16 @@ impl Pacer {
         if self.blocked { self.drained } else { Instant::ZERO }
     }
 
-    /// Records `size` bytes that leave at `now`; `rate` is the pacing rate, bytes/s, and `quantum`
-    /// the longest burst at that rate. Returns whether they are in the rear half of a burst.
+    /// Records `size` bytes that leave at `now`; `rate` is the pacing rate, bytes/s, `quantum` the
+    /// longest burst at that rate, and `late` how much delay of the call is made up for if packets
+    /// waited for it. Returns whether they are in the rear half of a burst.
     pub(crate) fn on_sent(
         &mut self,
         now: Instant,
         size: u64,
         rate: Option<u64>,
         quantum: Duration,
+        late: impl FnOnce() -> Duration,
     ) -> bool {
         let Some(rate) = rate.filter(|rate| *rate > 0) else {
             self.blocked = false;
@@ -40,9 +44,9 @@ impl Pacer {
         let burst = burst(rate, quantum);
         let rear = self.drained > now + burst / 2;
         if self.drained <= now {
-            // A late timer or a short pause does not reduce the rate: up to one burst is made up
-            // for.
-            self.drained = self.drained.max(now - burst);
+            // A late timer or a short pause does not reduce the rate.
+            let made_up = if self.awaited { burst + late() } else { burst };
+            self.drained = self.drained.max(now - made_up);
             self.blocked = false;
         }
         self.drained += time_for(size, rate);
@@ -62,6 +66,11 @@ impl Pacer {
         if self.drained <= now {
             self.blocked = false;
         }
+    }
+
+    /// Tells whether packets are left that did not leave now.
+    pub(crate) fn set_waiting(&mut self, waiting: bool) {
+        self.awaited = waiting && self.blocked;
     }
 }
 
@@ -83,6 +92,11 @@ mod tests {
     use super::*;
     use crate::burst::QUANTUM;
 
+    /// The delay that is made up for.
+    fn late() -> Duration {
+        Duration::from_millis(8)
+    }
+
     fn sent_in_a_second(rate: u64, size: u64) -> u64 {
         let mut pacer = Pacer::default();
         let mut now = Instant::from_millis(5);
@@ -91,7 +105,7 @@ mod tests {
         while now < end {
             pacer.refresh(now);
             if pacer.ready_at() <= now {
-                pacer.on_sent(now, size, Some(rate), QUANTUM);
+                pacer.on_sent(now, size, Some(rate), QUANTUM, late);
                 sent += size;
             } else {
                 now = pacer.ready_at();
@@ -109,33 +123,53 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_timer_that_comes_late_costs_no_rate() {
+    /// Bytes of a second at 12.5 MB/s whose calls are late by `delay`; packets wait for them, or
+    /// not.
+    fn sent_by_late_calls(delay: Duration, waiting: bool) -> u64 {
         let (rate, mut now, mut sent) = (12_500_000, Instant::from_millis(5), 0);
         let mut pacer = Pacer::default();
         let end = now + Duration::from_secs(1);
         while now < end {
             pacer.refresh(now);
             if pacer.ready_at() <= now {
-                pacer.on_sent(now, 1_500, Some(rate), QUANTUM);
+                pacer.on_sent(now, 1_500, Some(rate), QUANTUM, late);
                 sent += 1_500;
             } else {
-                now = pacer.ready_at() + Duration::from_micros(300);
+                pacer.set_waiting(waiting);
+                now = pacer.ready_at() + delay;
             }
         }
-        assert!(rate.abs_diff(sent) < rate / 50, "{sent} of {rate} bytes");
+        sent
+    }
+
+    #[test]
+    fn a_call_that_comes_late_costs_no_rate_if_packets_wait() {
+        for delay in [300, 3_000, 8_000].map(Duration::from_micros) {
+            let sent = sent_by_late_calls(delay, true);
+            assert!(sent.abs_diff(12_500_000) < 250_000, "{sent} bytes with calls {delay:?} late");
+        }
+        let sent = sent_by_late_calls(Duration::from_millis(72), true);
+        assert!(sent < 12_500_000 / 6, "{sent} bytes: what is made up for is bounded");
+    }
+
+    #[test]
+    fn after_a_pause_without_packets_a_burst_is_as_short_as_any() {
+        let pause = Duration::from_millis(8);
+        let sent = sent_by_late_calls(pause, false);
+        let most = 2 * 12_500 * 1_000 / 9;
+        assert!(sent < most + most / 10, "{sent} bytes, {most} in two bursts each 9 ms");
     }
 
     #[test]
     fn the_rear_half_of_a_burst_is_told_from_the_front() {
         let mut pacer = Pacer::default();
         let (early, rate) = (Instant::from_millis(5), Some(12_500_000));
-        (0..20).for_each(|_| _ = pacer.on_sent(early, 1_250, rate, QUANTUM));
+        (0..20).for_each(|_| _ = pacer.on_sent(early, 1_250, rate, QUANTUM, late));
         let now = pacer.ready_at();
         pacer.refresh(now);
         let mut rear = Vec::new();
         while pacer.ready_at() <= now {
-            rear.push(pacer.on_sent(now, 1_250, rate, QUANTUM));
+            rear.push(pacer.on_sent(now, 1_250, rate, QUANTUM, late));
         }
         let front = rear.iter().filter(|rear| !**rear).count();
         assert_eq!((front, rear.len()), (6, 10));
@@ -146,7 +180,7 @@ mod tests {
     fn without_a_rate_nothing_waits() {
         let mut pacer = Pacer::default();
         for _ in 0..1_000 {
-            pacer.on_sent(Instant::ZERO, 1_500, None, QUANTUM);
+            pacer.on_sent(Instant::ZERO, 1_500, None, QUANTUM, late);
             assert_eq!(pacer.ready_at(), Instant::ZERO);
         }
     }

@@ -94,6 +94,8 @@ parameters! {
 parameters! {
     /// Parameters of the length of bursts.
     pub struct BurstParameters {
+        /// Delay of a call up to which a sender that waited for it makes up for it, beside a burst.
+        late: Duration = ms(8), "ms", 0.0..=1_000.0, "two other programs' turns on a processor";
         /// Shortens bursts on paths whose queues do not hold them.
         enabled: bool = true, "", 0.0..=1.0, "measured";
         /// Packets lost without a queue by which a length is judged.

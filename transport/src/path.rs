@@ -478,13 +478,18 @@ impl<C: Content> Path<C> {
         }
         let rate = self.cc.pacing_rate();
         self.cc.on_sent(now, size as u64, self.flight.in_flight());
-        self.pacer.on_sent(now, size as u64, rate, self.bursts.quantum())
+        self.pacer.on_sent(now, size as u64, rate, self.bursts.quantum(), || self.bursts.late())
     }
 
     /// Tells the pacer the current time.
     pub fn refresh_pacing(&mut self, now: Instant) {
         self.pacer.refresh(now);
         self.limiter.refresh(now);
+    }
+
+    /// Tells whether packets are left, now that what may leave has left.
+    pub fn set_waiting(&mut self, waiting: bool) {
+        self.pacer.set_waiting(waiting);
     }
 
     /// Passes losses and the rate sample of a feedback frame to the congestion control. `subflows`

@@ -238,7 +238,9 @@ impl Association {
         // A path that still has room was not used for lack of packets, or because others are
         // faster: it is application-limited. So is one at its upper rate: congestion control would
         // permit more.
+        let waiting = self.has_waiting();
         for path in self.paths.iter_mut().filter(|path| path.state() == PathState::Active) {
+            path.set_waiting(waiting);
             let has_room = path.ready_at(now, CONTROL_ROOM) <= now;
             if has_room || path.is_held_by_limit(now, CONTROL_ROOM) {
                 path.flight.on_app_limited(now);
