@@ -356,11 +356,10 @@ impl Bbr {
         let stands = (late && own) || self.stalls();
         let used = queued || stands || (last_round_used && self.last_round_used);
         if let Some(rate) = measured {
-            self.slower_rounds = if queued && rate < self.parameters.slower * before {
-                self.slower_rounds + 1
-            } else {
-                0
-            };
+            // In these states the path's own pacing or window limits what it carries.
+            let limited = matches!(self.state, State::Drain | State::ProbeRtt(_));
+            let slower = queued && !limited && rate < self.parameters.slower * before;
+            self.slower_rounds = if slower { self.slower_rounds + 1 } else { 0 };
             if self.slower_rounds >= self.parameters.slower_rounds {
                 self.slower_rounds = 0;
                 self.max_bw = MaxFilter::default();

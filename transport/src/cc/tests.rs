@@ -421,6 +421,33 @@ impl Steady {
     }
 }
 
+/// With a minimum RTT that is too low, all that is in flight looks like a queue, and never drains.
+#[test]
+fn bbr_does_not_take_its_own_draining_for_a_slower_path() {
+    let mut path = Steady::new(Bbr);
+    let mut round = |rate: u64, rtt: u64| {
+        let prior_delivered = path.delivered;
+        let (sent, acked) = (path.send(), rate * rtt / 1_000);
+        path.now += ms(rtt);
+        path.delivered += acked;
+        let sample = path.feedback(ms(rtt), 0, sent, 500_000);
+        let delivery_rate = Some(rate);
+        let sample = RateSample { prior_delivered, delivery_rate, acked, ..sample };
+        path.control.on_feedback(&sample, &[], 0);
+        path.control.state()
+    };
+    let mut rate = 100_000;
+    while round(rate, 100) == "startup" {
+        rate = (2 * rate).min(1_000_000);
+    }
+    let drains = (0..8).take_while(|_| {
+        rate = rate * 9 / 10;
+        round(rate, 300) == "drain"
+    });
+    assert_eq!(drains.count(), 8);
+    assert_eq!(path.control.bandwidth(), Some(1_000_000));
+}
+
 #[test]
 fn all_controllers_start_with_ten_packets_and_double() {
     for kind in [Bbr, Cubic, Reno, Lia, Olia, Balia] {

@@ -15,6 +15,9 @@ const MAX_RANDOM_LOSS: f64 = 0.3;
 const IDLE_PACKETS: u64 = 2;
 /// RTT samples over which the mean of the idle path is taken.
 const IDLE_SAMPLES: f64 = 8.0;
+/// Mean deviations by which the lowest of a thousand normally distributed samples is below their
+/// mean.
+const JITTER_DEVIATIONS: f64 = 4.0;
 /// Weight of the previous measurements of loss when a new one is added.
 const LOSS_MEMORY: f64 = 0.95;
 /// Difference of loss ratios that is no noise.
@@ -69,22 +72,25 @@ pub(super) struct FlightExcess {
 #[derive(Clone, Copy, Debug, Default)]
 struct IdleRtt {
     mean: f64,
+    /// Mean deviation from the mean.
+    deviation: f64,
     lowest: f64,
 }
 
 impl IdleRtt {
     fn add(&mut self, rtt: f64) {
         if self.lowest == 0.0 {
-            *self = Self { mean: rtt, lowest: rtt };
+            *self = Self { mean: rtt, deviation: 0.0, lowest: rtt };
         }
+        self.deviation += ((rtt - self.mean).abs() - self.deviation) / IDLE_SAMPLES;
         self.mean += (rtt - self.mean) / IDLE_SAMPLES;
         self.lowest = self.lowest.min(rtt);
     }
 
-    /// By how much the mean exceeds the minimum, at most by the minimum itself: a queue of others
-    /// can be longer.
+    /// By how much the mean exceeds the minimum, at most by the minimum itself or by what jitter
+    /// explains: a queue of others can be longer.
     fn excess(self) -> f64 {
-        (self.mean - self.lowest).min(self.lowest)
+        (self.mean - self.lowest).min(self.lowest.max(JITTER_DEVIATIONS * self.deviation))
     }
 }
 
@@ -352,6 +358,19 @@ mod tests {
         assert!((loss.ratio() - 0.1).abs() < 0.001 && !loss.depends_on_rate(), "{loss:?}");
         loss.add_low(0, 8 * PACKET, PACKET);
         assert!(!loss.depends_on_rate(), "{loss:?}");
+    }
+
+    #[test]
+    fn one_fast_packet_leaves_the_rest_of_the_jitter_excess() {
+        let mut idle = IdleRtt::default();
+        (0..100).for_each(|at| idle.add([0.022, 0.028, 0.034, 0.028, 0.021, 0.035][at % 6]));
+        idle.add(0.001);
+        assert!(idle.excess() > 0.018, "{idle:?}");
+        // A queue of others comes and goes more slowly, and is longer than jitter explains.
+        let mut idle = IdleRtt::default();
+        idle.add(0.001);
+        (0..100).for_each(|_| idle.add(0.030));
+        assert!(idle.excess() < 0.002, "{idle:?}");
     }
 
     #[test]
