@@ -2,10 +2,12 @@
 //! super-packets, and small packets. `aead` is the part of it that seals and opens full-size ones;
 //! the rest is the engine's own.
 
+mod pair;
+
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use mpip_bench::{PAYLOAD, Pair, SEGMENTS, SMALL};
 use mpip_core::CongestionControlKind;
 use mpip_crypto::{Aead, OpenKey, SealKey};
+use pair::{PAYLOAD, Pair, SEGMENTS, SMALL};
 
 fn engine(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("engine");

@@ -3,8 +3,10 @@
 //!
 //! usage: instructions bulk|small ROUNDS; prints how many packets the rounds delivered
 
-use mpip_bench::Pair;
+mod pair;
+
 use mpip_core::CongestionControlKind;
+use pair::Pair;
 
 fn main() -> Result<(), String> {
     // What `cargo bench` and `cargo test` pass in addition begins with `--`.

@@ -14,13 +14,13 @@ use mpip_core::{
 use mpip_crypto::PrivateKey;
 
 /// Segments of the super-packet that is sent again and again: 64 KiB, as the kernel makes them.
-pub const SEGMENTS: u32 = 46;
+pub(crate) const SEGMENTS: u32 = 46;
 /// Payload of each of its segments, in bytes.
-pub const PAYLOAD: u16 = 1_386;
+pub(crate) const PAYLOAD: u16 = 1_386;
 const HEADERS: usize = 52;
 
 /// Packets in a batch of small ones.
-pub const SMALL: u32 = 64;
+pub(crate) const SMALL: u32 = 64;
 
 /// Source and destination port of all packets.
 const PORTS: u32 = 0xc000_1451;
@@ -79,7 +79,7 @@ impl PacketSink for Host {
 }
 
 /// Two hosts, each with an engine, its outgoing datagrams and what came in.
-pub struct Pair {
+pub(crate) struct Pair {
     now: Instant,
     engines: [Engine; 2],
     wires: [Wire; 2],
@@ -95,7 +95,7 @@ fn address(host: usize) -> SocketAddr {
 
 impl Pair {
     /// Two hosts that know each other's keys, and have told each other the bulk session's header.
-    pub fn new(congestion_control: CongestionControlKind) -> Self {
+    pub(crate) fn new(congestion_control: CongestionControlKind) -> Self {
         let keys = [1, 2].map(|byte| PrivateKey::from_bytes([byte; 32]));
         let publics = [0, 1].map(|host: usize| *keys[host].public_key());
         let mut host = 0;
@@ -154,7 +154,7 @@ impl Pair {
     }
 
     /// Packets that the second host's engine has delivered.
-    pub fn delivered(&self) -> u64 {
+    pub(crate) fn delivered(&self) -> u64 {
         self.hosts[1].packets
     }
 
@@ -215,7 +215,7 @@ impl Pair {
     }
 
     /// A super-packet of TCP from the first host to the second, and the feedback for it.
-    pub fn bulk(&mut self) {
+    pub(crate) fn bulk(&mut self) {
         let sequence = self.sequence;
         self.sequence = sequence.wrapping_add(SEGMENTS * u32::from(PAYLOAD));
         let segmentation = Segmentation { kind: SegmentationKind::Tcp, size: PAYLOAD };
@@ -228,7 +228,7 @@ impl Pair {
 
     /// [`SMALL`] UDP packets of 64 bytes from the first host to the second, which the host sends
     /// one by one, and the feedback for them.
-    pub fn small(&mut self) {
+    pub(crate) fn small(&mut self) {
         let partial_checksum = Some(PartialChecksum { start: 20, offset: 6 });
         for _ in 0..SMALL {
             self.send(&DATAGRAM, (20, PORTS), Offload { partial_checksum, segmentation: None });
