@@ -39,7 +39,7 @@ impl Association {
                 Some(local) => {
                     path.on_interface_mtu(local.mtu);
                     if path.state() == PathState::Failed {
-                        // While its address was gone, nothing was asked.
+                        // Its address may have been gone: nothing was asked meanwhile.
                         path.on_dead(now);
                     }
                 }
