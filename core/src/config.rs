@@ -35,6 +35,22 @@ pub struct Config {
     pub opportunistic: Option<Opportunistic>,
 }
 
+impl Config {
+    /// Settings with these values, without rules and for no unknown peers. Bounds and parameters
+    /// are the defaults.
+    pub fn new(private_key: PrivateKey, aes_in_hardware: bool, peers: Vec<PeerConfig>) -> Self {
+        Self {
+            private_key,
+            aes_in_hardware,
+            peers,
+            rules: Vec::new(),
+            limits: Limits::default(),
+            parameters: Parameters::default(),
+            opportunistic: None,
+        }
+    }
+}
+
 /// What holds for paths by the interface that they start from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceProperties {

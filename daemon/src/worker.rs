@@ -74,8 +74,8 @@ mod tests {
     use std::time::Duration;
 
     use mpip_core::{
-        Command, Config, DatagramSink, Ecn, Encapsulation, Engine, InnerPacket, Instant, Limits,
-        LocalAddress, LocalId, PacketSink, Parameters, PathAddress, PeerConfig, Policy, Slot,
+        Command, Config, DatagramSink, Ecn, Encapsulation, Engine, InnerPacket, Instant,
+        LocalAddress, LocalId, PacketSink, PathAddress, PeerConfig, Policy, Slot,
     };
     use mpip_crypto::PrivateKey;
 
@@ -104,15 +104,8 @@ mod tests {
             policy: Policy::Require,
             ..PeerConfig::unnamed()
         };
-        let config = Config {
-            private_key: PrivateKey::from_bytes([1; 32]),
-            aes_in_hardware: false,
-            peers: (1..=peers).map(|number| peer(number * 4)).collect(),
-            rules: vec![],
-            limits: Limits::default(),
-            parameters: Parameters::default(),
-            opportunistic: None,
-        };
+        let peers = (1..=peers).map(|number| peer(number * 4)).collect();
+        let config = Config::new(PrivateKey::from_bytes([1; 32]), false, peers);
         let mut engine = Engine::new(config, [0; 32], Instant::ZERO, Duration::ZERO);
         let local = LocalAddress {
             id: LocalId(0),

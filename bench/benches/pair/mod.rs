@@ -7,9 +7,8 @@ use std::collections::VecDeque;
 
 use mpip_core::{
     Command, Config, CongestionControlKind, DatagramSink, Ecn, Encapsulation, Engine, InnerPacket,
-    Instant, Limits, LocalAddress, LocalId, Offload, PacketPool, PacketSink, Parameters,
-    PartialChecksum, PathAddress, PeerConfig, Policy, SchedulerKind, Segmentation,
-    SegmentationKind, Slot,
+    Instant, LocalAddress, LocalId, Offload, PacketPool, PacketSink, PartialChecksum, PathAddress,
+    PeerConfig, Policy, SchedulerKind, Segmentation, SegmentationKind, Slot,
 };
 use mpip_crypto::PrivateKey;
 
@@ -111,15 +110,7 @@ impl Pair {
                 congestion_control,
                 ..PeerConfig::unnamed()
             };
-            let config = Config {
-                private_key,
-                aes_in_hardware: mpip_crypto::cpu_has_aes(),
-                peers: vec![peer],
-                rules: vec![],
-                limits: Limits::default(),
-                parameters: Parameters::default(),
-                opportunistic: None,
-            };
+            let config = Config::new(private_key, mpip_crypto::cpu_has_aes(), vec![peer]);
             let mut engine =
                 Engine::new(config, [host as u8; 32], Instant::ZERO, Duration::from_secs(1 << 30));
             let local = LocalAddress {

@@ -12,9 +12,8 @@
 
 use super::*;
 use crate::association::inspect::Peeked;
-use crate::config::{Limits, PeerConfig, Policy, SchedulerKind};
+use crate::config::{PeerConfig, Policy, SchedulerKind};
 use crate::handshake::HandshakeDone;
-use crate::parameters::Parameters;
 use mpip_crypto::PrivateKey;
 use mpip_transport::PathState;
 use mpip_transport::cc::CongestionControlKind;
@@ -239,15 +238,7 @@ impl Pair {
                 congestion_control: CongestionControlKind::None,
                 ..PeerConfig::unnamed()
             };
-            let mut config = Config {
-                private_key,
-                aes_in_hardware: true,
-                peers: vec![peer],
-                rules: vec![],
-                limits: Limits::default(),
-                parameters: Parameters::default(),
-                opportunistic: None,
-            };
+            let mut config = Config::new(private_key, true, vec![peer]);
             adjust(host, &mut config);
             let seed = [host as u8; 32];
             let mut engine = Engine::new(config, seed, Instant::ZERO, Duration::from_secs(1 << 30));

@@ -4,9 +4,8 @@
 use core::net::{IpAddr, SocketAddr};
 
 use mpip_core::{
-    Command, Config, CongestionControlKind, Encapsulation, Engine, Instant, Limits, LocalAddress,
-    LocalId, Offload, PacketPool, Parameters, PartialChecksum, PeerConfig, Policy, Segmentation,
-    SegmentationKind,
+    Command, Config, CongestionControlKind, Encapsulation, Engine, Instant, LocalAddress, LocalId,
+    Offload, PacketPool, PartialChecksum, PeerConfig, Policy, Segmentation, SegmentationKind,
 };
 use mpip_crypto::PrivateKey;
 use mpip_net::clock;
@@ -74,15 +73,7 @@ pub(super) fn engine(now: Instant, who: Who, local: SocketAddr, remote: SocketAd
         congestion_control: CongestionControlKind::None,
         ..PeerConfig::unnamed()
     };
-    let config = Config {
-        private_key: key(who),
-        aes_in_hardware: mpip_crypto::cpu_has_aes(),
-        peers: vec![peer],
-        rules: vec![],
-        limits: Limits::default(),
-        parameters: Parameters::default(),
-        opportunistic: None,
-    };
+    let config = Config::new(key(who), mpip_crypto::cpu_has_aes(), vec![peer]);
     let mut engine = Engine::new(config, [who as u8 + 1; 32], now, clock::unix_time());
     let local = LocalAddress {
         id: ID,

@@ -1,7 +1,7 @@
 //! One TCP connection over paths of different delay should fill all of them soon after it begins.
 //! Its own HyStart mistakes the longer path for a queue, unless it sees few acknowledgements of it.
 
-use crate::common::{both, link, median_share, share_of_limit};
+use crate::common::{both, link, median_share, share_of_equal_paths};
 use mpip_link::{LinkConfig, Loss};
 use mpip_sim::clock::SECOND;
 use mpip_sim::measure::Scenario;
@@ -29,16 +29,9 @@ fn a_longer_path_is_filled_from_the_start() {
 }
 
 /// Share of the limit between the second and the fifth second over fast paths of these rates
-/// (Mbit/s) with one round trip of 40 ms.
+/// (Mbit/s).
 fn fast(rates: &[u64]) -> f64 {
-    let scenario = Scenario {
-        paths: rates.iter().map(|rate| both(link(*rate, 20, 1_000))).collect(),
-        sender: TcpControl::CUBIC.into(),
-        duration: 5 * SECOND,
-        from: 2 * SECOND,
-        seed: 1,
-    };
-    share_of_limit(&scenario).0
+    share_of_equal_paths(rates, 1_000, 2..5)
 }
 
 /// A path in Startup is paced below its rate, and HyStart takes acknowledgements at that pace for

@@ -1,12 +1,13 @@
 //! What the scenarios share.
 
+use core::ops::Range;
 use core::time::Duration;
 
 use mpip_link::{LinkConfig, QueueLimit};
 use mpip_sim::clock::{Nanos, SECOND};
 use mpip_sim::measure::{Measurement, Scenario, Subject, limit, measure};
 use mpip_sim::packet::protocol;
-use mpip_sim::spec::{FlowSpec, System, Traffic, WorldSpec};
+use mpip_sim::spec::{FlowSpec, System, TcpControl, Traffic, WorldSpec};
 use mpip_sim::world::{Observe, World};
 
 /// A link of `rate` Mbit/s and `delay` ms with a queue of `queue` packets.
@@ -76,6 +77,19 @@ pub(crate) fn share_of_limit(scenario: &Scenario) -> (f64, Measurement) {
     let found = measure(scenario, Subject::MPIP);
     assert!(found.violations.is_empty(), "{scenario:?}: {:?}", found.violations);
     (found.goodput / limit(&scenario.paths).expect("the links have a rate"), found)
+}
+
+/// That share of CUBIC over paths of these `rates` (Mbit/s), all with a round trip of 40 ms and
+/// queues of as many `packets`, within these `seconds` of the transfer.
+pub(crate) fn share_of_equal_paths(rates: &[u64], packets: u32, seconds: Range<u64>) -> f64 {
+    let scenario = Scenario {
+        paths: rates.iter().map(|rate| both(link(*rate, 20, packets))).collect(),
+        sender: TcpControl::CUBIC.into(),
+        duration: seconds.end * SECOND,
+        from: seconds.start * SECOND,
+        seed: 1,
+    };
+    share_of_limit(&scenario).0
 }
 
 /// The median of that share over three seeds, in place of the scenario's own.
