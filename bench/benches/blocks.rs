@@ -7,6 +7,7 @@ use std::time::Duration;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use mpip_core::omission::{HEAD_MAX, SessionHeader, fields};
 use mpip_core::packet::{Header, Segments};
+use mpip_core::parameters::ReleaseParameters;
 use mpip_core::queue::SendQueue;
 use mpip_core::resequencer::{Hold, HoldLimits, HoldPool, Resequencer, Share};
 use mpip_core::rules::{KnownRules, Origin, RuleTable, matches};
@@ -62,12 +63,14 @@ fn resequencer(criterion: &mut Criterion) {
         max_wait: Duration::from_millis(100),
         max_bytes: 1 << 20,
         not_before: Instant::ZERO,
+        in_bursts: false,
     };
     let packet = InnerPacket { head: &[0; 40], tail: &[0; 1_400], checksum: Checksum::Complete };
     let now = Instant::from_millis(1);
     let mut group = criterion.benchmark_group("resequencer");
     group.throughput(Throughput::Elements(1));
-    let (mut pool, mut share) = (HoldPool::new(1 << 25), Share::new(1 << 24));
+    let mut pool = HoldPool::new(1 << 25, ReleaseParameters::default());
+    let mut share = Share::new(1 << 24);
     let mut hold = Hold::new(&mut pool, &mut share);
     let mut session = Resequencer::new();
     let mut sequence = 0;

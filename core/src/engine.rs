@@ -168,7 +168,7 @@ impl Engine {
             events: VecDeque::new(),
             drops: Drops::default(),
             challenges: Bucket::new(),
-            hold: HoldPool::new(config.limits.resequencing_all),
+            hold: HoldPool::new(config.limits.resequencing_all, config.parameters.release),
             jobs: Jobs::default(),
             host_messages: HostMessages::default(),
             plain: PlainPackets::default(),

@@ -46,6 +46,8 @@ mechanisms! {
         fall_back: FallBackParameters,
         /// Resequencing timeout advertised to the peer.
         resequencing: ResequencingParameters,
+        /// Delivery of what was held while a gap was open.
+        release: ReleaseParameters,
         nested:
         /// Parameters of paths.
         transport: mpip_transport::Parameters,
@@ -387,5 +389,18 @@ parameters! {
         most: Duration = ms(1_000), "ms", 0.0..=10_000.0, "RFC 6298, section 2.4";
         /// Successive retransmissions that the timeout covers.
         repairs: u32 = 3, "repairs", 0.0..=100.0, "measured";
+    }
+}
+
+parameters! {
+    /// How fast packets that were held are delivered, where the receiver is not TCP: an application
+    /// reads datagrams one by one, and what its socket buffer does not hold is lost.
+    pub struct ReleaseParameters {
+        /// Packets that are delivered at once at most.
+        burst: u32 = 64, "packets", 1.0..=1e6, "Linux's default socket buffer holds 92 full packets, quic-go's queue 256";
+        /// Time until the next ones are.
+        interval: Duration = ms(1), "ms", 0.0..=1_000.0, "an application reads 100 in it";
+        /// More are if more arrive: this many times those that did since the last ones.
+        gain: u32 = 2, "times", 1.0..=100.0, "what is held becomes less, also of a flow faster than `burst` in each `interval`";
     }
 }

@@ -21,11 +21,13 @@ use crate::window::{DuplicateWindow, Seen, WINDOW};
 use mpip_types::InnerPacket;
 use mpip_types::Instant;
 
+mod bursts;
 mod disorder;
 mod held;
 mod pool;
 mod stats;
 
+use bursts::Bursts;
 use disorder::{Disorder, ENTRIES, Next};
 use held::NONE;
 pub use pool::{Hold, HoldPool, Share};
@@ -48,6 +50,10 @@ pub struct HoldLimits {
     pub max_bytes: usize,
     /// Playout time: this packet is not delivered earlier, unless the other limits require it.
     pub not_before: Instant,
+    /// Held packets are delivered in bursts of limited size ([`ReleaseParameters`]).
+    ///
+    /// [`ReleaseParameters`]: crate::parameters::ReleaseParameters
+    pub in_bursts: bool,
 }
 
 /// The result for a packet that arrived.
@@ -79,6 +85,7 @@ pub struct Resequencer {
     /// Numbers given up that may still arrive late, if any.
     late: Option<Box<LateWindow>>,
     max_wait: Duration,
+    bursts: Bursts,
     stats: ResequencerStats,
 }
 
@@ -105,6 +112,7 @@ impl Resequencer {
             disorder: None,
             late: None,
             max_wait: Duration::ZERO,
+            bursts: Bursts::default(),
             stats: ResequencerStats::default(),
         }
     }
@@ -236,7 +244,7 @@ impl Resequencer {
     pub fn deadline(&self, pool: &HoldPool) -> Option<Instant> {
         let disorder = self.disorder.as_ref()?;
         if let Some(front) = disorder.front(self.next).and_then(|slot| pool.slots.get(slot)) {
-            return Some(front.not_before);
+            return Some(front.not_before).max(self.bursts.next());
         }
         let since = match pool.slots.get(disorder.oldest) {
             Some(held) => Some(held.arrived),
@@ -466,6 +474,7 @@ impl Resequencer {
             disorder.bytes += held.memory();
         }
         disorder.newest = index;
+        self.bursts.on_held(limits.in_bursts);
         self.stats.held += 1;
         true
     }
@@ -535,7 +544,9 @@ impl Resequencer {
         while self.disorder.is_some() && self.next < to {
             match self.upcoming(to) {
                 Next::Held(index) => {
-                    if hold.pool.slots.get(index).is_none_or(|held| held.not_before > now) {
+                    if hold.pool.slots.get(index).is_none_or(|held| held.not_before > now)
+                        || !self.bursts.take(now, &hold.pool.release)
+                    {
                         break;
                     }
                     self.release(now, index, hold, deliver);

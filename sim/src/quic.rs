@@ -36,6 +36,11 @@ const WINDOW: u32 = 16 << 20;
 const BATCH: usize = 10;
 /// Bytes that the application writes at once.
 const CHUNK: usize = 4 << 10;
+/// Full datagrams that wait to be read at most: as many as Linux's default socket buffer of 212,992
+/// bytes holds. (`quic-go` holds 256 in a queue of its own.)
+const UNREAD: Nanos = 92;
+/// Time in which the application reads one.
+const READ: Nanos = 10_000;
 /// Length of connection identifiers, as by `quinn`'s default.
 const ID: usize = 8;
 
@@ -112,6 +117,8 @@ struct End {
     work: Work,
     broken: Option<String>,
     incoming: VecDeque<Vec<u8>>,
+    /// When the application has read what arrived.
+    read: Nanos,
 }
 
 /// A host's QUIC.
@@ -197,9 +204,8 @@ impl Quic {
         connection: Option<(ConnectionHandle, Connection)>,
         work: Work,
     ) {
-        let incoming = VecDeque::new();
-        let broken = None;
-        let end = End { flow, local, remote, endpoint, connection, work, broken, incoming };
+        let (incoming, read, broken) = (VecDeque::new(), 0, None);
+        let end = End { flow, local, remote, endpoint, connection, work, broken, incoming, read };
         self.ends.push(end);
     }
 
@@ -343,6 +349,11 @@ impl End {
         };
         let at = clock.at(now);
         while let Some(datagram) = self.incoming.pop_front() {
+            let begins = self.read.max(now);
+            if begins >= now + UNREAD * READ {
+                continue;
+            }
+            self.read = begins + READ;
             buffer.clear();
             if let Some(transmit) = self.handle((now, clock), &datagram, &mut buffer) {
                 sending(&transmit, &buffer);
@@ -511,15 +522,15 @@ mod tests {
         (Quic::new(1_400, seed), Quic::new(1_400, seed + 1), a, b)
     }
 
-    /// Runs both over a wire of 10 ms that may change a packet, by its number, or lose it. Returns
-    /// the time and length of each packet of the sender.
+    /// Runs both over a wire of 10 ms and of 50 packets in a millisecond that may change a packet,
+    /// by its number, or lose it. Returns the time and length of each packet of the sender.
     fn exchange(
         a: &mut Quic,
         b: &mut Quic,
         passes: impl Fn(u64, &mut Vec<u8>) -> bool,
     ) -> Result<Vec<(Nanos, usize)>, (u64, u64)> {
         let mut wire: VecDeque<(Nanos, bool, Vec<u8>)> = VecDeque::new();
-        let (mut now, mut number, mut seen) = (0, 0u64, Vec::new());
+        let (mut now, mut number, mut seen, mut free) = (0, 0u64, Vec::new(), 0);
         while now < 20 * SECOND {
             while wire.front().is_some_and(|(at, ..)| *at <= now) {
                 let (_, forward, packet) = wire.pop_front().expect("there is a front");
@@ -534,7 +545,8 @@ mod tests {
                         seen.push((now, packet.len()));
                     }
                     if passes(number, &mut packet) {
-                        wire.push_back((now + 10 * MILLI, forward, packet));
+                        free = free.max(now) + MILLI / 50;
+                        wire.push_back((free + 10 * MILLI, forward, packet));
                     }
                 }
             }
@@ -597,6 +609,24 @@ mod tests {
         let seen = transfer(QuicControl::Cubic, 1, u64::MAX);
         let longest = seen.iter().map(|(_, len)| *len).max().expect("packets were sent");
         assert!((1_350..=1_400).contains(&longest), "{longest}");
+    }
+
+    #[test]
+    fn what_the_socket_buffer_does_not_hold_is_lost() {
+        let (mut a, mut b, from, to) = pair(1);
+        b.listen(3, to, from);
+        a.connect(0, 3, (from, to), Some(3_000), QuicControl::Cubic);
+        let mut out = Vec::new();
+        a.poll(0, &mut out).expect("nothing was read");
+        let mut arrived = |now: Nanos, count: u64| {
+            (0..count).for_each(|_| assert!(b.receive(&out[0])));
+            b.poll(now, &mut Vec::new()).expect("nothing was written");
+            b.arrived(3)
+        };
+        // The first one opens the connection, which does not count it.
+        assert_eq!(arrived(0, 200) + 1, UNREAD);
+        assert_eq!(arrived(10 * READ, 200) + 1, UNREAD + 10);
+        assert_eq!(arrived(SECOND, 1) + 1, UNREAD + 11);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeSet;
 
-use mpip_types::packet::SessionKey;
+use mpip_types::packet::{SessionKey, protocol};
 use mpip_types::table::{Removed, Table};
 use mpip_types::{InnerPacket, Instant, PacketSink};
 use mpip_wire::{PathId, SessionId};
@@ -255,7 +255,8 @@ impl Receiving {
             Order::Sequenced(resequencer) => {
                 let before = resequencer.deadline(hold.pool);
                 let (max_wait, max_bytes) = (self.max_wait, self.max_session);
-                let limits = HoldLimits { max_wait, max_bytes, not_before };
+                let in_bursts = session.key.protocol != protocol::TCP;
+                let limits = HoldLimits { max_wait, max_bytes, not_before, in_bursts };
                 let received = match ordered {
                     true => resequencer.receive(now, sequence, inner, limits, hold, deliver),
                     false => resequencer.pass_by(now, sequence, inner, limits, hold, deliver),

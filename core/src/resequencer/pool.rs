@@ -3,6 +3,7 @@
 use super::disorder::Disorder;
 use super::disorder::RUN_BYTES;
 use super::held::{GRAIN, Held, NONE, Slots};
+use crate::parameters::ReleaseParameters;
 use core::time::Duration;
 use mpip_types::InnerPacket;
 use mpip_types::Instant;
@@ -42,6 +43,8 @@ pub struct HoldPool {
     #[expect(clippy::vec_box, reason = "a box goes to a session as it is, without an allocation")]
     spares: Vec<Box<Disorder>>,
     limit: usize,
+    /// How fast held packets are delivered.
+    pub(super) release: ReleaseParameters,
     /// Bytes in use by all associations, and by those with unconfigured nodes.
     held: usize,
     held_unknown: usize,
@@ -87,8 +90,9 @@ impl Share {
 
 impl HoldPool {
     /// A pool of at most `limit` bytes; memory is taken when it is first needed.
-    pub fn new(limit: usize) -> Self {
+    pub fn new(limit: usize, release: ReleaseParameters) -> Self {
         Self {
+            release,
             slots: Slots::default(),
             free: [NONE; 3],
             buffered: 0,

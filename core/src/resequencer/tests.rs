@@ -3,15 +3,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
+use crate::parameters::ReleaseParameters;
 use mpip_types::Checksum;
 
 mod bounds;
+mod bursts;
 mod reference;
 
 const LIMITS: HoldLimits = HoldLimits {
     max_wait: Duration::from_millis(100),
     max_bytes: usize::MAX,
     not_before: Instant::ZERO,
+    in_bursts: false,
 };
 
 fn at(millis: u64) -> Instant {
@@ -49,7 +52,7 @@ impl Bench {
         Self {
             resequencer: Resequencer::new(),
             // One association never gets more than half of the pool.
-            pool: HoldPool::new(2 * limit),
+            pool: HoldPool::new(2 * limit, ReleaseParameters::default()),
             share: Share::new(limit),
             limits: LIMITS,
             delivered: Vec::new(),
@@ -273,7 +276,7 @@ fn a_session_without_room_gives_up_its_oldest_gap() {
 
 #[test]
 fn one_session_leaves_room_for_another() {
-    let mut pool = HoldPool::new(1 << 20);
+    let mut pool = HoldPool::new(1 << 20, ReleaseParameters::default());
     let mut share = Share::new(64 * 2_048);
     let mut hold = Hold::new(&mut pool, &mut share);
     let mut greedy = Resequencer::new();
@@ -317,7 +320,7 @@ fn a_large_packet_takes_memory_from_free_buffers() {
     assert_eq!(bench.pool.memory() / 2_048, 4);
     let large = bytes(6, 8 * 2_048 + 1);
     assert_eq!(bench.receive_bytes(at(1), 6, &large), Received::Delivered);
-    bench.pool = HoldPool::new(10 * 2_048);
+    bench.pool = HoldPool::new(10 * 2_048, ReleaseParameters::default());
     bench.share = Share::new(20 * 2_048);
     for ahead in [4, 3, 2, 1] {
         bench.receive(0, 7 + ahead);

@@ -72,6 +72,11 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
         "acknowledgements do not wait for order under jitter and loss",
         &["even_delay.acks_pass=0"],
     ),
+    heuristic(
+        "release",
+        "datagrams that were held are delivered in bursts",
+        &["release.burst=1000000"],
+    ),
     heuristic("waits", "the scheduler waits for a faster path", &["earliest.waits=0"]),
     heuristic(
         "counts-repair",

@@ -12,7 +12,7 @@ fn receive(session: &mut Resequencer, hold: &mut Hold<'_>, sequence: u32) -> Rec
 /// [S-15] Two small packets at the ends of what a session may span.
 #[test]
 fn memory_follows_what_waits_and_not_how_far_apart_that_is() {
-    let mut pool = HoldPool::new(64 << 20);
+    let mut pool = HoldPool::new(64 << 20, ReleaseParameters::default());
     let mut share = Share::new(32 << 20);
     let mut sessions: Vec<_> = (0..1_000).map(|_| Resequencer::new()).collect();
     for session in &mut sessions {
@@ -37,7 +37,7 @@ fn memory_follows_what_waits_and_not_how_far_apart_that_is() {
 fn no_association_takes_more_than_its_share_and_none_is_left_without() {
     const LIMIT: usize = 4 << 20;
     const SHARE: usize = 2 << 20;
-    let mut pool = HoldPool::new(LIMIT);
+    let mut pool = HoldPool::new(LIMIT, ReleaseParameters::default());
     let mut shares = vec![Share::new(SHARE); 8];
     let mut sessions = Vec::from_iter((0..7 * 40).map(|_| Resequencer::new()));
     for round in 0..100u32 {
@@ -74,7 +74,7 @@ fn no_association_takes_more_than_its_share_and_none_is_left_without() {
 /// [S-15]
 #[test]
 fn unknown_nodes_together_leave_three_quarters_to_configured_peers() {
-    let mut pool = HoldPool::new(4 << 20);
+    let mut pool = HoldPool::new(4 << 20, ReleaseParameters::default());
     let mut shares = vec![Share::new(2 << 20); 65];
     shares[1..].iter_mut().for_each(Share::of_unknown);
     let mut sessions: Vec<_> = (0..65).map(|_| Resequencer::new()).collect();
@@ -93,7 +93,7 @@ fn unknown_nodes_together_leave_three_quarters_to_configured_peers() {
 
 #[test]
 fn who_waits_with_long_packets_leaves_no_long_buffers_to_others() {
-    let mut pool = HoldPool::new(64 << 20);
+    let mut pool = HoldPool::new(64 << 20, ReleaseParameters::default());
     let mut shares = [Share::new(32 << 20), Share::new(32 << 20)];
     let long = InnerPacket { tail: &[0; 60_000], ..PACKET };
     let mut session = Resequencer::new();
