@@ -88,13 +88,15 @@ fn far_below<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// The secrets that are left on this thread's stack, and elsewhere.
-fn left() -> (Vec<usize>, usize) {
+/// The secrets that are left on this thread's stack, with their distance from this frame in bytes
+/// (negative: below it), and how many are elsewhere.
+fn left() -> (Vec<(usize, isize)>, usize) {
     let here = 0_u8;
     let here = &raw const here as usize;
     let (stack, rest): (Vec<_>, Vec<_>) =
         found().into_iter().partition(|(_, at)| (here - (256 << 10)..here + 4_096).contains(at));
-    (stack.into_iter().map(|(number, _)| number).collect(), rest.len())
+    let distance = |at: usize| at.wrapping_sub(here).cast_signed();
+    (stack.into_iter().map(|(number, at)| (number, distance(at))).collect(), rest.len())
 }
 
 #[test]

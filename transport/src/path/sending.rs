@@ -1,0 +1,165 @@
+//! When a path may send, and how much: its congestion control, pacing, and upper rate.
+
+use core::time::Duration;
+
+use mpip_types::Instant;
+use mpip_wire::RateLimit;
+
+use super::Path;
+use crate::content::Content;
+use crate::pacer::time_for;
+
+/// Upper bound of a rate, bytes/s (9 Pbit/s), so that the sum of the rates of all paths fits 64
+/// bits.
+const MAX_RATE: u64 = 1 << 50;
+
+impl<C: Content> Path<C> {
+    /// When `len` more bytes may leave.
+    pub fn ready_at(&self, now: Instant, len: usize) -> Instant {
+        if self.blocked || !self.flight.has_room() {
+            return Instant::FAR_FUTURE;
+        }
+        self.congestion_permits_at(now, len).max(self.limited_until())
+    }
+
+    /// When congestion control permits `len` more bytes.
+    fn congestion_permits_at(&self, now: Instant, len: usize) -> Instant {
+        let excess = (self.flight.in_flight() + len as u64).saturating_sub(self.cc.window());
+        if excess > 0 && self.flight.in_flight() > 0 {
+            return now + time_for(excess, self.rate()).max(Duration::from_micros(1));
+        }
+        self.pacer.ready_at()
+    }
+
+    /// When the upper rate permits the next packet; an instant not after now means at once.
+    fn limited_until(&self) -> Instant {
+        self.rate_limit().map_or(Instant::ZERO, |_| self.limiter.ready_at())
+    }
+
+    /// Whether the upper rate holds back `len` more bytes, which congestion control would permit
+    /// no later.
+    pub fn is_held_by_limit(&self, now: Instant, len: usize) -> bool {
+        let until = self.limited_until();
+        until > now
+            && !self.blocked
+            && self.flight.has_room()
+            && self.congestion_permits_at(now, len) <= until
+    }
+
+    /// Whether the upper rate permits a packet now that needs a fast answer. Such packets may be
+    /// `ahead` of it, beside a burst.
+    pub fn permits_urgent(&self, now: Instant, ahead: Duration) -> bool {
+        self.rate_limit().is_none_or(|limit| self.limiter.permits_urgent(now, limit, ahead))
+    }
+
+    /// The upper rate of what is sent on it, IP headers included: the lower one of both ends'
+    /// wishes.
+    pub fn rate_limit(&self) -> Option<RateLimit> {
+        self.rate_up.into_iter().chain(self.reserve.peer_limit()).min()
+    }
+
+    /// The upper rate of what is sent on it, bytes of datagrams/s; [`MAX_RATE`] without one.
+    fn rate_max(&self) -> u64 {
+        self.rate_limit().map_or(MAX_RATE, |limit| {
+            let (datagram, headers) = (self.max_datagram() as u64, self.outer_headers() as u64);
+            limit.bytes_per_second() * datagram / (datagram + headers).max(1)
+        })
+    }
+
+    /// When pacing or the upper rate permits the next packet, if one of them holds it back.
+    pub fn paced_until(&self) -> Option<Instant> {
+        let at = self.pacer.ready_at().max(self.limited_until());
+        (at > Instant::ZERO).then_some(at)
+    }
+
+    /// Whether its window will soon grow: it is in BBR's Startup and uses its window.
+    pub fn is_growing(&self) -> bool {
+        self.is_searching() && self.flight.in_flight() * 2 >= self.cc.window()
+    }
+
+    /// Whether it may carry packets and is in BBR's Startup.
+    pub fn is_searching(&self) -> bool {
+        self.is_usable() && self.searches()
+    }
+
+    /// Whether it is in BBR's Startup, and does not know yet how much it can carry. At its upper
+    /// rate it knows.
+    pub fn searches(&self) -> bool {
+        self.cc.searches() && self.cc.pacing_rate().is_none_or(|rate| rate < self.rate_max())
+    }
+
+    /// Rate at which the path may send, bytes/s: the pacing rate, or window / RTT without pacing,
+    /// at most its upper rate.
+    pub fn rate(&self) -> u64 {
+        let rtt = self.flight.rtt().smoothed().as_nanos().max(1_000);
+        let rate = self.cc.pacing_rate().unwrap_or_else(|| {
+            let window = self.cc.window().min(1 << 40);
+            u64::try_from(u128::from(window) * 1_000_000_000 / rtt).unwrap_or(u64::MAX)
+        });
+        rate.min(self.rate_max()).min(MAX_RATE)
+    }
+
+    /// Rate at which packets may leave, bytes/s: the pacing rate, at most the upper rate; `None`
+    /// without both.
+    pub fn pacing_rate(&self) -> Option<u64> {
+        let limit = self.rate_limit().map(|_| self.rate_max());
+        self.cc.pacing_rate().into_iter().chain(limit).min()
+    }
+
+    /// Estimated bandwidth, bytes/s, at most the upper rate; without an estimate, the sending rate
+    /// less the lost share.
+    pub fn delivers(&self) -> u64 {
+        let guess = || (self.rate() as f64 * (1.0 - self.loss.share())) as u64;
+        self.cc.bandwidth().unwrap_or_else(guess).min(self.rate_max()).min(MAX_RATE)
+    }
+
+    /// Time until what was sent has left the queue of the path: by the times at which it was sent,
+    /// or by what is in flight beyond the bandwidth-delay product, whichever is less.
+    pub fn backlog(&self, now: Instant) -> Duration {
+        let takes = time_for(self.flight.in_flight(), self.delivers());
+        let queued = takes.saturating_sub(self.flight.rtt().minimum());
+        self.idle_at.since(now).min(queued)
+    }
+
+    /// Mean time that a packet waits in resequencing for retransmissions of earlier packets, µs:
+    /// half the time of a retransmission, times the probability of a loss in that time.
+    pub fn mean_repair(&self) -> i64 {
+        let rtt = self.flight.rtt().smoothed().saturating_sub(self.delay.queuing());
+        let takes = (rtt + self.flight.reordering_window()).as_secs_f64();
+        let packets = self.delivers() as f64 / self.max_datagram().max(1) as f64 * takes;
+        (takes / 2.0 * (self.loss.share() * packets).min(1.0) * 1e6) as i64
+    }
+
+    /// Records a datagram that has left. Returns whether it was in the rear half of a burst.
+    pub fn on_sent(&mut self, now: Instant, size: usize, asks: bool, paced: bool) -> bool {
+        self.rest.on_travelled(now);
+        self.counters.bytes_sent += size as u64;
+        self.counters.packets_sent += 1;
+        if asks {
+            self.liveness.on_ack_eliciting_sent(now);
+            self.loss.on_sent(now);
+            self.counters.packets_asking += 1;
+        }
+        self.idle_at = self.idle_at.max(now) + time_for(size as u64, self.delivers());
+        if let Some(limit) = self.rate_limit() {
+            self.limiter.on_sent(now, (size + self.outer_headers()) as u64, limit);
+        }
+        if !paced {
+            return false;
+        }
+        let rate = self.cc.pacing_rate();
+        self.cc.on_sent(now, size as u64, self.flight.in_flight());
+        self.pacer.on_sent(now, size as u64, rate, self.bursts.quantum(), || self.bursts.late())
+    }
+
+    /// Tells the pacer the current time.
+    pub fn refresh_pacing(&mut self, now: Instant) {
+        self.pacer.refresh(now);
+        self.limiter.refresh(now);
+    }
+
+    /// Tells whether packets are left, now that what may leave has left.
+    pub fn set_waiting(&mut self, waiting: bool) {
+        self.pacer.set_waiting(waiting);
+    }
+}
