@@ -29,7 +29,7 @@ mod table;
 /// What to run.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Number of link sets of the sweep; each has a transfer by cubic and one by BBR
+    /// Number of link sets of the sweep; each has a transfer by cubic, BBR and QUIC with HyStart
     #[arg(long, default_value_t = 50)]
     sets: u64,
     /// Threads (default: all processors)

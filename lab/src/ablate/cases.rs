@@ -8,7 +8,9 @@ use mpip_link::{Change, LinkConfig, Loss, QueueLimit};
 use mpip_sim::clock::{MILLI, Nanos, SECOND};
 use mpip_sim::measure::{self, Scenario, Sender, Subject, WARM_UP, limit};
 use mpip_sim::spec::outer_address;
-use mpip_sim::spec::{Action, FlowSpec, HostSpec, System, TcpControl, Traffic, WorldSpec};
+use mpip_sim::spec::{
+    Action, FlowSpec, HostSpec, QuicControl, System, TcpControl, Traffic, WorldSpec,
+};
 use mpip_sim::world::{Observe, World};
 
 use super::outcome::Outcome;
@@ -61,12 +63,12 @@ impl Case {
 fn transfer(
     name: String,
     paths: Paths,
-    tcp: TcpControl,
+    sender: impl Into<Sender>,
     (from, duration): (Nanos, Nanos),
     seed: u64,
 ) -> Case {
     let limit = limit(&paths).unwrap_or(f64::INFINITY);
-    let scenario = Scenario { paths, sender: tcp.into(), duration, from, seed };
+    let scenario = Scenario { paths, sender: sender.into(), duration, from, seed };
     let spec = measure::world(&scenario, Subject::MPIP);
     Case { name, spec, from: WARM_UP + from, limit, alone: None, best: OnceLock::new() }
 }
@@ -93,7 +95,10 @@ fn both(link: LinkConfig) -> (LinkConfig, LinkConfig) {
 }
 
 /// The inner senders, and how cases name them.
-const TCPS: [(TcpControl, &str); 2] = [(TcpControl::CUBIC, "cubic"), (TcpControl::BBR, "bbr")];
+fn senders() -> [(Sender, &'static str); 3] {
+    let quic = Sender::Quic(QuicControl::HybridReno);
+    [(TcpControl::CUBIC.into(), "cubic"), (TcpControl::BBR.into(), "bbr"), (quic, "quic-hybrid")]
+}
 
 /// The simulator's scenarios of interest: throughput tables, unequal, jittery and lossy paths,
 /// starts, harmful paths, changes, and a bottleneck that is shared.
@@ -109,9 +114,9 @@ pub(super) fn scenarios() -> Vec<Case> {
         }
     }
     for (name, paths) in long() {
-        for (tcp, suffix) in TCPS {
+        for (sender, suffix) in senders() {
             let name = format!("{name}, {suffix}");
-            cases.push(transfer(name, paths.clone(), tcp, (0, 10 * SECOND), 1));
+            cases.push(transfer(name, paths.clone(), sender, (0, 10 * SECOND), 1));
         }
     }
     for delays in [[5, 50], [5, 100], [20, 100], [5, 5]] {
@@ -133,7 +138,7 @@ pub(super) fn scenarios() -> Vec<Case> {
     cases
 }
 
-/// Paths for transfers of both inner TCPs.
+/// Paths for transfers by every sender.
 fn long() -> Vec<(String, Paths)> {
     let named = |name: &str, paths: Paths| (name.to_owned(), paths);
     vec![
@@ -241,11 +246,10 @@ fn shared(queue: u32, seed: u64) -> Case {
     }
 }
 
-/// Transfers over the first `sets` link sets of the sweep, each by cubic and by BBR.
+/// Transfers over the first `sets` link sets of the sweep, by every sender.
 pub(super) fn random(sets: u64) -> Vec<Case> {
-    let case = |(seed, (tcp, name)): (u64, (TcpControl, &str))| {
+    let case = |(seed, (sender, name)): (u64, (Sender, &str))| {
         let set = Set::draw(seed);
-        let sender = tcp.into();
         Case {
             name: format!("random {seed}, {name}"),
             spec: set.bulk(Subject::MPIP, sender),
@@ -255,5 +259,5 @@ pub(super) fn random(sets: u64) -> Vec<Case> {
             best: OnceLock::new(),
         }
     };
-    (0..sets).flat_map(|seed| TCPS.map(|tcp| (seed, tcp))).map(case).collect()
+    (0..sets).flat_map(|seed| senders().map(|sender| (seed, sender))).map(case).collect()
 }
