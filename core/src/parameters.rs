@@ -396,11 +396,12 @@ parameters! {
     /// How fast packets that were held are delivered, where the receiver is not TCP: an application
     /// reads datagrams one by one, and what its socket buffer does not hold is lost.
     pub struct ReleaseParameters {
-        /// Packets that are delivered at once at most.
+        /// Packets of a burst.
         burst: u32 = 64, "packets", 1.0..=1e6, "Linux's default socket buffer holds 92 full packets, quic-go's queue 256";
-        /// Time until the next ones are.
+        /// Time from one burst to the next.
         interval: Duration = ms(1), "ms", 0.0..=1_000.0, "an application reads 100 in it";
-        /// More are if more arrive: this many times those that did since the last ones.
-        gain: u32 = 2, "times", 1.0..=100.0, "what is held becomes less, also of a flow faster than `burst` in each `interval`";
+        /// A burst has this many times as many packets as arrived while it was waited for, if that
+        /// is more than `burst`.
+        gain: u32 = 2, "times", 1.0..=100.0, "the backlog of a flow that is faster than the bursts becomes less";
     }
 }

@@ -38,8 +38,8 @@ const BATCH: usize = 10;
 const CHUNK: usize = 4 << 10;
 /// Full datagrams that wait to be read at most: as many as Linux's default socket buffer of 212,992
 /// bytes holds. (`quic-go` holds 256 in a queue of its own.)
-const UNREAD: Nanos = 92;
-/// Time in which the application reads one.
+const UNREAD: u64 = 92;
+/// Time in which the application reads one: 10 µs.
 const READ: Nanos = 10_000;
 /// Length of connection identifiers, as by `quinn`'s default.
 const ID: usize = 8;
