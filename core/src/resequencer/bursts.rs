@@ -4,16 +4,14 @@
 //! gap that closes would hand it all that arrived in a round trip at once. TCP has room for its
 //! whole window, so its packets need no bursts.
 
-use mpip_types::Instant;
+use mpip_types::{Bucket, Instant, Rate};
 
 use crate::parameters::ReleaseParameters;
 
-/// The bursts of a session, spaced by a token bucket that holds one of them: each packet takes up
-/// its part of an interval.
+/// The bursts of a session, spaced by a token bucket that holds one of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bursts {
-    /// End of the time that delivered packets take up.
-    taken: Instant,
+    bucket: Bucket,
     /// A packet waits for the next burst.
     waits: bool,
     /// When that burst begins; if none waits, when the last such burst began.
@@ -51,18 +49,21 @@ impl Bursts {
             self.extra -= 1;
             return true;
         }
-        let taken = self.taken.max(now) + parameters.interval / parameters.burst.max(1);
-        let next = now + parameters.interval;
-        if taken > next {
-            (self.waits, self.begins, self.held) = (true, next, 0);
-            return false;
+        let takes = self.bucket.take(now, rate(parameters));
+        if !takes {
+            (self.waits, self.begins, self.held) = (true, now + parameters.interval, 0);
         }
-        self.taken = taken;
-        true
+        takes
     }
 
     /// When the next burst begins, if a packet waits for it.
     pub(super) fn next(&self) -> Option<Instant> {
         (self.enabled && self.waits).then_some(self.begins)
     }
+}
+
+/// One burst in each interval.
+fn rate(&ReleaseParameters { burst, interval, .. }: &ReleaseParameters) -> Rate {
+    let per_second = u64::from(burst) * 1_000_000_000 / (interval.as_nanos() as u64).max(1);
+    Rate { burst, per_second: per_second.clamp(1, u32::MAX.into()) as u32 }
 }
