@@ -8,9 +8,7 @@ use mpip_link::{Change, LinkConfig, Loss, QueueLimit};
 use mpip_sim::clock::{MILLI, Nanos, SECOND};
 use mpip_sim::measure::{self, Scenario, Sender, Subject, WARM_UP, limit};
 use mpip_sim::spec::outer_address;
-use mpip_sim::spec::{
-    Action, FlowSpec, HostSpec, QuicControl, System, TcpControl, Traffic, WorldSpec,
-};
+use mpip_sim::spec::{Action, FlowSpec, HostSpec, System, TcpControl, Traffic, WorldSpec};
 use mpip_sim::world::{Observe, World};
 
 use super::outcome::Outcome;
@@ -94,10 +92,10 @@ fn both(link: LinkConfig) -> (LinkConfig, LinkConfig) {
     (link.clone(), link)
 }
 
-/// The inner senders, and how cases name them.
+/// The inner senders, and their names.
 fn senders() -> [(Sender, &'static str); 3] {
-    let quic = Sender::Quic(QuicControl::HybridReno);
-    [(TcpControl::CUBIC.into(), "cubic"), (TcpControl::BBR.into(), "bbr"), (quic, "quic-hybrid")]
+    ["cubic", "bbr", "quic-hybrid"]
+        .map(|name| (Sender::from_name(name).expect("there is such a sender"), name))
 }
 
 /// The simulator's scenarios of interest: throughput tables, unequal, jittery and lossy paths,
