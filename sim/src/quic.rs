@@ -522,6 +522,16 @@ mod tests {
         (Quic::new(1_400, seed), Quic::new(1_400, seed + 1), a, b)
     }
 
+    /// A receiver that listens, and the packet with which its sender begins.
+    fn called() -> (Quic, Vec<u8>) {
+        let (mut a, mut b, from, to) = pair(1);
+        b.listen(3, to, from);
+        a.connect(0, 3, (from, to), Some(3_000), QuicControl::Cubic);
+        let mut out = Vec::new();
+        a.poll(0, &mut out).expect("nothing was read");
+        (b, out.swap_remove(0))
+    }
+
     /// Runs both over a wire of 10 ms and of 50 packets in a millisecond that may change a packet,
     /// by its number, or lose it. Returns the time and length of each packet of the sender.
     fn exchange(
@@ -613,13 +623,9 @@ mod tests {
 
     #[test]
     fn what_the_socket_buffer_does_not_hold_is_lost() {
-        let (mut a, mut b, from, to) = pair(1);
-        b.listen(3, to, from);
-        a.connect(0, 3, (from, to), Some(3_000), QuicControl::Cubic);
-        let mut out = Vec::new();
-        a.poll(0, &mut out).expect("nothing was read");
+        let (mut b, packet) = called();
         let mut arrived = |now: Nanos, count: u64| {
-            (0..count).for_each(|_| assert!(b.receive(&out[0])));
+            (0..count).for_each(|_| assert!(b.receive(&packet)));
             b.poll(now, &mut Vec::new()).expect("nothing was written");
             b.arrived(3)
         };
@@ -639,18 +645,14 @@ mod tests {
 
     #[test]
     fn a_damaged_datagram_is_dropped() {
-        let (mut a, mut b, from, to) = pair(1);
-        b.listen(3, to, from);
-        a.connect(0, 3, (from, to), Some(3_000), QuicControl::Cubic);
-        let mut out = Vec::new();
-        a.poll(0, &mut out).expect("nothing was read");
-        out[0][100] ^= 1;
-        b.receive(&out[0]);
+        let (mut b, mut packet) = called();
+        packet[100] ^= 1;
+        b.receive(&packet);
         let mut answers = Vec::new();
         b.poll(0, &mut answers).expect("nothing was read");
         assert_eq!(answers.len(), 0);
-        out[0][100] ^= 1;
-        b.receive(&out[0]);
+        packet[100] ^= 1;
+        b.receive(&packet);
         b.poll(0, &mut answers).expect("nothing was read");
         assert_ne!(answers.len(), 0);
     }
