@@ -12,8 +12,13 @@ pub trait Value {
     /// The number.
     fn get(&self) -> f64;
 
-    /// Takes a number that is in the parameter's range.
+    /// Takes a number that is in the parameter's range, and whole if it must be.
     fn set(&mut self, value: f64);
+
+    /// Whether it is a whole number.
+    fn is_whole(&self) -> bool {
+        false
+    }
 
     /// How it is written.
     fn text(&self) -> String {
@@ -32,6 +37,10 @@ impl Value for f64 {
 }
 
 impl Value for u32 {
+    fn is_whole(&self) -> bool {
+        true
+    }
+
     fn get(&self) -> f64 {
         f64::from(*self)
     }
@@ -42,6 +51,10 @@ impl Value for u32 {
 }
 
 impl Value for u64 {
+    fn is_whole(&self) -> bool {
+        true
+    }
+
     fn get(&self) -> f64 {
         *self as f64
     }
@@ -52,6 +65,10 @@ impl Value for u64 {
 }
 
 impl Value for bool {
+    fn is_whole(&self) -> bool {
+        true
+    }
+
     fn get(&self) -> f64 {
         f64::from(u8::from(*self))
     }
@@ -97,19 +114,20 @@ pub type Visit<'a> = &'a mut dyn FnMut(&'static str, Parameter<'_>);
 /// Sets the parameter `name` (`mechanism.parameter`) among those that `visit_all` shows.
 ///
 /// # Errors
-/// There is none of that name, or `value` is out of its range.
+/// There is none of that name, or `value` is out of its range or not whole.
 pub fn set(visit_all: impl FnOnce(Visit<'_>), name: &str, value: f64) -> Result<(), String> {
     let mut outcome = Err(format!("there is no parameter {name:?}"));
     visit_all(&mut |mechanism, parameter| {
         if name.split_once('.') != Some((mechanism, parameter.name)) {
             return;
         }
-        outcome = match parameter.range.contains(&value) {
-            true => {
-                parameter.value.set(value);
-                Ok(())
-            }
-            false => Err(format!("{name} is to be in {:?}, not {value}", parameter.range)),
+        outcome = if !parameter.range.contains(&value) {
+            Err(format!("{name} is to be in {:?}, not {value}", parameter.range))
+        } else if parameter.value.is_whole() && value.fract() != 0.0 {
+            Err(format!("{name} is to be a whole number, not {value}"))
+        } else {
+            parameter.value.set(value);
+            Ok(())
         };
     });
     outcome
@@ -251,8 +269,13 @@ mod tests {
     #[test]
     fn names_and_ranges_are_checked() {
         let mut vehicle = Vehicle::default();
-        for (name, value) in [("brakes.pressure", 11.0), ("brakes.lights", 1.0), ("pressure", 1.0)]
-        {
+        let wrong = [
+            ("brakes.pressure", 11.0),
+            ("brakes.used", 0.5),
+            ("brakes.lights", 1.0),
+            ("pressure", 1.0),
+        ];
+        for (name, value) in wrong {
             let error = vehicle.set(name, value).expect_err("refused");
             assert!(error.contains(name), "{error}");
         }

@@ -32,6 +32,9 @@ fn path(keys: &str) -> io::Result<Path> {
     let mut load = |file: &str| std::fs::read_to_string(file).map_err(|error| error.to_string());
     let found = Scenario::parse("--path", &text, &mut load).map_err(|error| error.message);
     let link = found.and_then(|scenario| match <[_; 1]>::try_from(scenario.links) {
+        Ok([link]) if link.forward.rate.is_none() || link.reverse.rate.is_none() => {
+            Err("expected a `rate`: nothing else limits a sender in virtual time".to_owned())
+        }
         Ok([link]) => Ok(link),
         Err(links) => Err(format!("expected one link, found {}", links.len())),
     });
@@ -68,6 +71,8 @@ mod tests {
         let refused = |keys: &str| set(&[keys.to_owned()], 0).expect_err(keys).to_string();
         assert!(refused(r#"speed = "20 Mbit/s""#).contains("unknown field `speed`"));
         assert!(refused(r#"rate = "fast""#).contains("fast"));
+        assert!(refused("").contains("expected a `rate`"));
+        assert!(refused(r#"delay = "10 ms""#).contains("expected a `rate`"));
         assert!(refused("rate").contains("expected keys of a [[link]]"));
         assert!(refused("}, {").contains("[[link]]"));
     }
