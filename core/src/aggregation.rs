@@ -216,10 +216,8 @@ impl Aggregation {
         let former = core::mem::replace(&mut self.rate, rate);
         // Twice the minimum may be in flight; what exceeds it is missing.
         let missing = match (ended.lowest_rtt, self.lowest) {
-            (Some(rtt), Some((lowest, _)))
-                if rtt >= lowest * parameters.far && reach.farthest >= lowest * 2 =>
-            {
-                rtt - lowest * 2
+            (Some(rtt), Some((lowest, _))) if reach.farthest >= lowest * 2 => {
+                rtt.saturating_sub(lowest * 2)
             }
             _ => Duration::ZERO,
         };

@@ -244,8 +244,6 @@ parameters! {
         enabled: bool = true, "", 0.0..=1.0, "measured";
         /// Rounds between two aggregates.
         rounds: u32 = 4, "rounds", 1.0..=100.0, "BBR keeps the largest one for five";
-        /// RTT from which on the minimum RTT is too low, in minimum RTTs.
-        far: u32 = 5, "times", 2.0..=100.0, "BBR has twice it in flight; 3 costs like paths with jitter";
         /// Acknowledgements are dropped for this many times the part of the RTT that exceeds twice
         /// the minimum RTT.
         excess: u32 = 4, "times", 1.0..=100.0, "measured";

@@ -191,6 +191,8 @@ mod tests {
             in_flight: 0,
             delivery_rate: None,
             app_limited: false,
+            left_in: Duration::ZERO,
+            arrived_in: Duration::ZERO,
             delivered: 0,
             prior_delivered: 0,
             rtt: Some(Duration::from_millis(20)),

@@ -331,7 +331,10 @@ impl<C: Content> Flight<C> {
             let jitter = jitter.map_or(Duration::ZERO, |(_, deviation)| deviation);
             let told = feedback.received_at.wrapping_add(feedback.delay as u32);
             self.history.on_delivered(now, told, self.delivered, jitter);
-            let interval = at.since(first_sent_at).max(now.since(delivered_at));
+            let (left_in, arrived_in) = (at.since(first_sent_at), now.since(delivered_at));
+            let interval = left_in.max(arrived_in);
+            // The first packets after a pause tell nothing of what arrived before them.
+            let continues = first_sent_at != delivered_at;
             let long_enough = interval >= self.rtt.minimum() && !interval.is_zero();
             let (rate, limited) = long_enough
                 .then(|| self.history.rate(self.delivered, (interval, delivered), jitter))
@@ -346,6 +349,8 @@ impl<C: Content> Flight<C> {
                 in_flight: self.in_flight,
                 delivery_rate: rate,
                 app_limited: app_limited || limited,
+                left_in: if continues { left_in } else { Duration::ZERO },
+                arrived_in: if continues { arrived_in } else { Duration::ZERO },
                 delivered: self.delivered,
                 prior_delivered: delivered,
                 // On a path that reorders, a single packet is no sample of the path's RTT.

@@ -64,9 +64,10 @@ parameters! {
         /// Share of the packets of a round that are lost, from which Startup ends although none of
         /// them waited in a queue: a queue of a few packets does not delay them.
         startup_flood: f64 = 0.2, "share", 0.0..=1.0, "measured";
-        /// Counts a queue in Startup as full use of the window.
-        stalls: bool = true, "", 0.0..=1.0, "measured";
-        /// Fewest packets of a round from which `stalls` and `startup_flood` judge it.
+        /// The path is the limit in Startup if its packets take this many times as long to arrive
+        /// as to leave, and two mean deviations of the RTT.
+        stretch: f64 = 1.25, "times", 1.0..=1e6, "as `full_growth`";
+        /// Fewest packets from which `stretch` and `startup_flood` judge a round.
         late_packets: u64 = 16, "packets", 1.0..=1e6, "measured";
         /// Growth in two probes in a row after which Startup begins again.
         wider_growth: f64 = 1.12, "times", 1.0..=1e6, "measured";

@@ -54,7 +54,11 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
         "BBR sends what is lost at random in addition",
         &["bbr.random_loss_share=0"],
     ),
-    heuristic("stalls", "BBR counts a queue in Startup as full use", &["bbr.stalls=0"]),
+    heuristic(
+        "stretch",
+        "BBR counts packets that arrive slower than they leave in Startup as full use",
+        &["bbr.stretch=1000000"],
+    ),
     heuristic(
         "slower",
         "BBR forgets the rate of a path that became slower",

@@ -212,13 +212,18 @@ impl Bbr {
             && self.round_trips.is_queued(self.round.fastest, &self.excess)
     }
 
-    /// Whether a standing queue has formed in Startup. Then the path is the limit, even if the
-    /// sender does not use the whole window: an inner BBR limits its data in flight itself.
-    fn stalls(&self) -> bool {
-        self.parameters.stalls
-            && self.state == State::Startup
-            && self.round.acked >= self.parameters.late_packets * self.max_datagram
-            && self.round_trips.is_stuck(self.round.fastest)
+    /// Whether many packets arrived clearly slower than they left in Startup. Then the path was the
+    /// limit, even if the sender does not use the whole window and the queue is empty now and then:
+    /// an inner BBR limits its data in flight itself.
+    fn is_stretched(&self, sample: &RateSample) -> bool {
+        let arrived = sample.delivered - sample.prior_delivered;
+        let usual = || {
+            sample.left_in.as_secs_f64() * self.parameters.stretch
+                + 2.0 * sample.rtt_deviation.as_secs_f64()
+        };
+        self.state == State::Startup
+            && arrived >= self.parameters.late_packets * self.max_datagram
+            && sample.arrived_in.as_secs_f64() > usual()
     }
 
     /// Whether a queue has overflowed in Startup. Then every further round loses as much again.
@@ -306,7 +311,8 @@ impl Bbr {
         if let Some(rtt) = sample.rtt {
             round.fastest = Some(round.fastest.map_or(rtt, |fastest| fastest.min(rtt)));
         }
-        let (queued, late) = (self.queued() || self.stalls(), self.late(sample.rtt));
+        let (queued, late) = (self.queued(), self.late(sample.rtt));
+        let stretched = self.is_stretched(sample);
         let round = &mut self.round;
         if late {
             round.late_acked += sample.acked;
@@ -315,7 +321,8 @@ impl Bbr {
         if let Some(rate) = sample.delivery_rate {
             let rate = rate as f64;
             // A sample limited by the application is a lower bound.
-            let limited = (sample.app_limited && !queued)
+            round.stretched |= stretched;
+            let limited = (sample.app_limited && !queued && !stretched)
                 || sample.prior_delivered < self.probe_rtt.limited_until;
             if !limited || rate > self.max_bw.max() {
                 // A sample covers the round trip before it, so later samples say more about this
@@ -353,7 +360,7 @@ impl Bbr {
         // A queue although the sender did not use the whole window: the path's own, or in Startup
         // the rest of a burst.
         let own = self.round_trips.jitters() || self.state == State::Startup;
-        let stands = (late && own) || self.stalls();
+        let stands = (late && own) || self.round.stretched;
         let used = queued || stands || (last_round_used && self.last_round_used);
         if let Some(rate) = measured {
             // In these states the path's own pacing or window limits what it carries.

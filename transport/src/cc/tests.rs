@@ -383,6 +383,8 @@ impl Steady {
             in_flight: left,
             delivery_rate: Some(sent * 10),
             app_limited: false,
+            left_in: Duration::ZERO,
+            arrived_in: Duration::ZERO,
             delivered: self.delivered,
             prior_delivered: 0,
             rtt: Some(rtt),
@@ -472,6 +474,34 @@ fn datagrams_may_be_as_long_as_ip_permits() {
         let windows: Vec<u64> = (0..6).map(|_| steady.round()).collect();
         assert!(windows.is_sorted() && windows[0] >= 10 * 65_535, "{kind:?}: {windows:?}");
     }
+}
+
+/// A sender that does not use the whole window, over a path whose queue is empty now and then: no
+/// round is late as a whole.
+#[test]
+fn packets_that_arrive_slower_than_they_left_end_startup() {
+    let ends = |arrived_in: Duration| {
+        let mut steady = Steady::new(Bbr);
+        let mut rounds = (0..20).map(|_| {
+            let prior_delivered = steady.delivered;
+            let sent = 30 * steady.packet;
+            steady.now += ms(100);
+            steady.delivered += sent;
+            let sample = RateSample {
+                acked: sent,
+                app_limited: true,
+                prior_delivered,
+                left_in: ms(100),
+                arrived_in,
+                ..steady.feedback(ms(100), 0, sent, 0)
+            };
+            steady.control.on_feedback(&sample, &[], 0);
+            steady.control.state()
+        });
+        rounds.any(|state| state != "startup")
+    };
+    assert!(ends(ms(130)));
+    assert!(!ends(ms(120)));
 }
 
 #[test]

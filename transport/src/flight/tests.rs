@@ -81,6 +81,29 @@ fn acknowledged_bytes_leave_the_flight_and_give_rtt_and_rate() {
 }
 
 #[test]
+fn a_sample_tells_in_what_time_its_packets_left_and_arrived() {
+    let mut path = SendingPath::new();
+    for at in 0..100 {
+        path.send(at, u64::from(at < 40), 1);
+        // They arrive at half the rate at which they left.
+        if at < 20 || at % 2 == 1 {
+            continue;
+        }
+        let number = (at - 20) / 2;
+        let progress = path.feedback(at, &[(0, number)]).expect("they were sent");
+        let sample = progress.sample.expect("one new");
+        match number {
+            // Nothing was in flight before these.
+            0..=20 => assert!(sample.left_in.is_zero() && sample.arrived_in.is_zero(), "{number}"),
+            _ => {
+                assert!(!sample.left_in.is_zero(), "{number}");
+                assert_eq!(sample.arrived_in, 2 * sample.left_in, "{number}");
+            }
+        }
+    }
+}
+
+#[test]
 fn feedback_for_packets_never_sent_is_refused() {
     let mut path = SendingPath::new();
     path.send(0, 3, 1);

@@ -28,6 +28,8 @@ pub(super) struct Round {
     pub(super) late_acked: u64,
     pub(super) late_lost: u64,
     pub(super) ecn: bool,
+    /// Whether packets arrived slower than they left.
+    pub(super) stretched: bool,
     pub(super) fastest: Option<Duration>,
     pub(super) peak_flight: u64,
     /// Bytes sent, and bytes that pacing permitted.
@@ -50,6 +52,7 @@ impl Round {
             late_acked: 0,
             late_lost: 0,
             ecn: false,
+            stretched: false,
             fastest: None,
             peak_flight: in_flight,
             sent: 0,

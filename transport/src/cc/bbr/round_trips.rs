@@ -157,12 +157,6 @@ impl RoundTrips {
         rtt.as_secs_f64() > lowest + usual.max((lowest / 8.0).min(LATE))
     }
 
-    /// Whether a round's `fastest` packet took longer than jitter and pauses of the host explain.
-    pub(super) fn is_stuck(&self, fastest: Option<Duration>) -> bool {
-        let (Some(fastest), Some(lowest)) = (fastest, self.min_rtt) else { return false };
-        fastest.as_secs_f64() > 2.0 * (lowest.as_secs_f64() + self.jitter) + QUEUED
-    }
-
     /// Whether a round's `fastest` packet has waited in a queue, so that the path was the limit and
     /// not the sender.
     pub(super) fn is_queued(&self, fastest: Option<Duration>, excess: &FlightExcess) -> bool {
