@@ -333,7 +333,7 @@ impl<C: Content> Flight<C> {
             self.history.on_delivered(now, told, self.delivered, jitter);
             let (left_in, arrived_in) = (at.since(first_sent_at), now.since(delivered_at));
             let interval = left_in.max(arrived_in);
-            // The first packets after a pause tell nothing of what arrived before them.
+            // After a pause, both count from the same instant.
             let continues = first_sent_at != delivered_at;
             let long_enough = interval >= self.rtt.minimum() && !interval.is_zero();
             let (rate, limited) = long_enough
@@ -349,8 +349,7 @@ impl<C: Content> Flight<C> {
                 in_flight: self.in_flight,
                 delivery_rate: rate,
                 app_limited: app_limited || limited,
-                left_in: if continues { left_in } else { Duration::ZERO },
-                arrived_in: if continues { arrived_in } else { Duration::ZERO },
+                left_and_arrived_in: continues.then_some((left_in, arrived_in)),
                 delivered: self.delivered,
                 prior_delivered: delivered,
                 // On a path that reorders, a single packet is no sample of the path's RTT.

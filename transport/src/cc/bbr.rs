@@ -216,14 +216,15 @@ impl Bbr {
     /// limit, even if the sender does not use the whole window and the queue is empty now and then:
     /// an inner BBR limits its data in flight itself.
     fn is_stretched(&self, sample: &RateSample) -> bool {
-        let arrived = sample.delivered - sample.prior_delivered;
+        let Some((left_in, arrived_in)) = sample.left_and_arrived_in else { return false };
+        let bytes = sample.delivered - sample.prior_delivered;
         let usual = || {
-            sample.left_in.as_secs_f64() * self.parameters.stretch
+            left_in.as_secs_f64() * self.parameters.stretch
                 + 2.0 * sample.rtt_deviation.as_secs_f64()
         };
         self.state == State::Startup
-            && arrived >= self.parameters.late_packets * self.max_datagram
-            && sample.arrived_in.as_secs_f64() > usual()
+            && bytes >= self.parameters.late_packets * self.max_datagram
+            && arrived_in.as_secs_f64() > usual()
     }
 
     /// Whether a queue has overflowed in Startup. Then every further round loses as much again.

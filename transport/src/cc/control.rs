@@ -26,11 +26,9 @@ pub struct RateSample {
     pub delivery_rate: Option<u64>,
     /// Whether the sender had too little to send when the sampled packet left.
     pub app_limited: bool,
-    /// Time in which the packets of the sample left, and in which they arrived; both zero if
-    /// nothing was in flight before them.
-    pub left_in: Duration,
-    /// See `left_in`.
-    pub arrived_in: Duration,
+    /// Time in which the packets of the sample left, and in which they arrived; `None` if nothing
+    /// was in flight before them.
+    pub left_and_arrived_in: Option<(Duration, Duration)>,
     /// Total bytes delivered on the path so far.
     pub delivered: u64,
     /// Value of `delivered` when the sampled packet left: a round trip has passed when it reaches

@@ -383,8 +383,7 @@ impl Steady {
             in_flight: left,
             delivery_rate: Some(sent * 10),
             app_limited: false,
-            left_in: Duration::ZERO,
-            arrived_in: Duration::ZERO,
+            left_and_arrived_in: None,
             delivered: self.delivered,
             prior_delivered: 0,
             rtt: Some(rtt),
@@ -491,8 +490,7 @@ fn packets_that_arrive_slower_than_they_left_end_startup() {
                 acked: sent,
                 app_limited: true,
                 prior_delivered,
-                left_in: ms(100),
-                arrived_in,
+                left_and_arrived_in: Some((ms(100), arrived_in)),
                 ..steady.feedback(ms(100), 0, sent, 0)
             };
             steady.control.on_feedback(&sample, &[], 0);

@@ -476,7 +476,10 @@ impl World {
             flow.min_rtt = (rtt, now);
         }
         flow.first_sent = flow.first_sent.max(packet.sent);
-        let interval = packet.sent.since(packet.first_sent).max(now.since(packet.delivered_at));
+        let (left_in, arrived_in) =
+            (packet.sent.since(packet.first_sent), now.since(packet.delivered_at));
+        let interval = left_in.max(arrived_in);
+        let continues = packet.first_sent != packet.delivered_at;
         let rate = (flow.delivered - packet.delivered) as f64 / interval.as_secs_f64();
         let sample = RateSample {
             now,
@@ -486,8 +489,7 @@ impl World {
             in_flight: flow.in_flight,
             delivery_rate: (interval >= flow.min_rtt.0).then_some(rate as u64),
             app_limited: packet.app_limited,
-            left_in: Duration::ZERO,
-            arrived_in: Duration::ZERO,
+            left_and_arrived_in: continues.then_some((left_in, arrived_in)),
             delivered: flow.delivered,
             prior_delivered: packet.delivered,
             rtt: Some(rtt),
@@ -517,8 +519,7 @@ impl World {
             in_flight: flow.in_flight,
             delivery_rate: None,
             app_limited: false,
-            left_in: Duration::ZERO,
-            arrived_in: Duration::ZERO,
+            left_and_arrived_in: None,
             delivered: flow.delivered,
             prior_delivered: 0,
             rtt: None,
