@@ -27,6 +27,8 @@ use crate::summary::Summary;
 /// The tables are behind this line.
 const BEGIN: &str = "<!-- `mpip-lab papers --write` makes what follows -->\n";
 const KEPT: &str = include_str!("../data/measured.csv");
+/// Why figures are not reached: id, then the cause.
+const CAUSES: &str = include_str!("../data/not_reached.csv");
 const KEPT_FILE: &str = "lab/data/measured.csv";
 const DOCUMENT: &str = "docs/papers.md";
 /// The first line of the kept results.
@@ -130,12 +132,21 @@ impl Verdict {
     fn text(self, figure: &Published) -> String {
         match self {
             Self::Reached => "reached".to_owned(),
-            Self::NotReached => "not reached".to_owned(),
+            Self::NotReached => match cause(&figure.id) {
+                Some(cause) => format!("not reached, because: {cause}"),
+                None => "not reached".to_owned(),
+            },
             Self::Comparison => "for comparison".to_owned(),
             Self::NoNumber => "no number published".to_owned(),
             Self::NotMeasured => format!("not measured: `{}`", command(figure)),
         }
     }
+}
+
+/// Why the figure `id` is not reached, as far as that is known.
+fn cause(id: &str) -> Option<&'static str> {
+    let mut causes = CAUSES.lines().skip(1).filter_map(|line| line.split_once(','));
+    causes.find(|(known, _)| *known == id).map(|(_, cause)| cause)
 }
 
 /// The command that measures `figure`.

@@ -157,6 +157,30 @@ fn figures_of_other_commits_and_of_other_scenarios_are_named() {
 }
 
 #[test]
+fn each_figure_that_is_not_reached_has_a_cause_and_no_other_has_one() {
+    let ours = kept(KEPT).expect("readable");
+    let missed: BTreeSet<String> = published()
+        .into_iter()
+        .filter(|figure| {
+            let own = ours.iter().find(|ours| ours.id == figure.id);
+            Verdict::of(figure, own) == Verdict::NotReached
+        })
+        .map(|figure| figure.id)
+        .collect();
+    let lines = CAUSES.lines().skip(1);
+    let explained: Vec<String> = lines
+        .map(|line| match line.split_once(',') {
+            Some((id, cause)) if !cause.is_empty() && !cause.contains('|') => id.to_owned(),
+            _ => panic!("expected an id and a cause, found {line:?}"),
+        })
+        .collect();
+    assert_eq!(explained.len(), missed.len());
+    assert_eq!(BTreeSet::from_iter(explained), missed);
+    let text = Verdict::NotReached.text(&figure("000-t8-1"));
+    assert!(text.starts_with("not reached, because: the link's jitter"), "{text}");
+}
+
+#[test]
 fn the_document_has_the_kept_figures() {
     let ours = kept(KEPT).expect("readable");
     for ours in &ours {
