@@ -198,6 +198,24 @@ fn nothing_is_tried_while_the_paths_add_up() {
 }
 
 #[test]
+fn a_sender_that_measures_its_rtt_is_no_reason_for_a_trial() {
+    let period = core::cell::Cell::new(0);
+    let carries = |_: &[View], used: &[u16]| {
+        period.set(period.get() + 1);
+        let share = match period.get() % 100 {
+            50..53 => 10,
+            53..62 => 65,
+            _ => 100,
+        };
+        share * if used == [0] { 24_000 } else { 25_000 }
+    };
+    let mut world = World::new(&[GOOD, BAD], carries);
+    world.run(60);
+    assert_eq!((world.used(), world.verdicts.len()), (vec![0, 1], 0));
+    assert_eq!(world.guard.failures, 0, "no trial either");
+}
+
+#[test]
 fn paths_as_early_as_the_others_are_never_suspected() {
     let mut world = World::new(&[GOOD, View { id: 1, ..GOOD }], harm);
     assert_eq!(world.periods_used(300, 1), 3_000);
