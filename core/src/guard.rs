@@ -460,11 +460,12 @@ impl Guard {
         let stake = f64::from(most.saturating_sub(least)) * (share * 2.0).min(1.0);
         let periods = least + stake as u32;
         let Some(carried) = mean(&self.counts, periods) else { return };
-        // A gap, as BBR makes one every 10 s to measure its RTT, is in one part of them only.
+        // A short gap is in one part of the evidence only. BBR makes one every 10 s to measure its
+        // RTT.
         let lately = mean(&self.counts, (periods / 4).max(least)).unwrap_or(0);
-        let before = self.counts.range(self.counts.len() - periods as usize..);
-        let before = per_second(before.take(periods as usize / 2).sum(), (periods / 2).max(1));
-        let carried = carried.max(lately).max(before);
+        let counts = self.counts.range(self.counts.len() - periods as usize..);
+        let first_half = counts.take(periods as usize / 2).sum();
+        let carried = carried.max(lately).max(per_second(first_half, (periods / 2).max(1)));
         let rest = (kept - left) as f64;
         if (rest * parameters.least..rest * parameters.harm).contains(&(carried as f64)) {
             suspects.into_iter().for_each(|entry| entry.role = Role::ExcludedForTrial);
