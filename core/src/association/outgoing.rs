@@ -308,14 +308,13 @@ impl Association {
     ) -> bool {
         let session =
             self.sending.sessions().get(next.slot).filter(|known| known.id == next.session);
-        let header = match session.map(|session| &session.header_state) {
-            Some(HeaderState::Confirmed(told)) => Some(&told.header),
-            _ => None,
+        let (header, tell, tell_again) = match session.map(|session| &session.header_state) {
+            Some(HeaderState::Confirmed(told)) => (Some(&told.header), false, false),
+            Some(HeaderState::Unsent) => (None, true, false),
+            Some(HeaderState::Lost(_)) => (None, false, true),
+            Some(HeaderState::Sent(_)) | None => (None, false, false),
         };
         let form = Form::of(next, len, header);
-        let tell = matches!(session, Some(Outgoing { header_state: HeaderState::Unsent, .. }));
-        let tell_again =
-            matches!(session, Some(Outgoing { header_state: HeaderState::Lost(_), .. }));
         let path = &mut self.paths[index];
         let to = path.leads_to();
         let most = path.max_datagram().min(path.sendable());
