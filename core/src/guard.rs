@@ -191,7 +191,7 @@ impl Trial {
 
     /// Bytes per second, and their ratio to the reference.
     fn carried(&self, (bytes, periods): (u64, u32)) -> (u64, f64) {
-        let carried = per_second(bytes, periods.max(1));
+        let carried = per_second(bytes, periods);
         (carried, carried as f64 / self.reference.max(1) as f64)
     }
 
@@ -465,7 +465,7 @@ impl Guard {
         let lately = mean(&self.counts, (periods / 4).max(least)).unwrap_or(0);
         let counts = self.counts.range(self.counts.len() - periods as usize..);
         let first_half = counts.take(periods as usize / 2).sum();
-        let carried = carried.max(lately).max(per_second(first_half, (periods / 2).max(1)));
+        let carried = carried.max(lately).max(per_second(first_half, periods / 2));
         let rest = (kept - left) as f64;
         if (rest * parameters.least..rest * parameters.harm).contains(&(carried as f64)) {
             suspects.into_iter().for_each(|entry| entry.role = Role::ExcludedForTrial);
@@ -558,9 +558,9 @@ fn mean(counts: &VecDeque<u64>, periods: u32) -> Option<u64> {
     Some(per_second(counts.range(from..).sum(), periods))
 }
 
-/// Bytes in periods as bytes per second.
+/// Bytes in periods, as in one if there is none, as bytes per second.
 fn per_second(bytes: u64, periods: u32) -> u64 {
-    let nanos = PERIOD.as_nanos() * u128::from(periods);
+    let nanos = PERIOD.as_nanos() * u128::from(periods.max(1));
     u64::try_from(u128::from(bytes) * 1_000_000_000 / nanos).unwrap_or(u64::MAX)
 }
 

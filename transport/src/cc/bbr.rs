@@ -321,8 +321,8 @@ impl Bbr {
         }
         if let Some(rate) = sample.delivery_rate {
             let rate = rate as f64;
-            // A sample limited by the application is a lower bound.
             round.stretched |= stretched;
+            // A sample limited by the application is a lower bound.
             let limited = (sample.app_limited && !queued && !stretched)
                 || sample.prior_delivered < self.probe_rtt.limited_until;
             if !limited || rate > self.max_bw.max() {
