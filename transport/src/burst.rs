@@ -38,9 +38,11 @@ impl BurstLimit {
         Duration::from_nanos(QUANTUM.as_nanos() as u64 >> self.halvings)
     }
 
-    /// The delay of a call that is made up for, beside a burst.
-    pub(crate) fn late(&self) -> Duration {
-        self.parameters.late / (1 << self.halvings)
+    /// The delay of a call that is made up for, beside a burst. At most half of `min_rtt`: where
+    /// the processors are the limit every call is late, and what is made up for would stand as a
+    /// queue.
+    pub(crate) fn late(&self, min_rtt: Duration) -> Duration {
+        self.parameters.late.min(min_rtt / 2) / (1 << self.halvings)
     }
 
     /// `lost` packets were found lost, `rear` of them from the rear half of a burst. What arrived
@@ -107,6 +109,15 @@ mod tests {
         let mut limit = limit();
         (0..100).for_each(|_| limit.on_losses(at(1), (5, 5), Duration::from_millis(2)));
         assert_eq!(limit.quantum(), QUANTUM);
+    }
+
+    #[test]
+    fn what_is_made_up_for_is_short_beside_the_rtt_and_where_bursts_are() {
+        let (mut limit, most) = (limit(), BurstParameters::default().late);
+        assert_eq!(limit.late(Duration::from_millis(40)), most);
+        assert_eq!(limit.late(Duration::from_micros(200)), Duration::from_micros(100));
+        limit.on_losses(at(1), (50, 50), NO_QUEUE);
+        assert_eq!(limit.late(Duration::from_millis(40)), most / 2);
     }
 
     #[test]

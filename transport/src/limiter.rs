@@ -37,8 +37,7 @@ impl Limiter {
     /// Records an IP packet of `size` bytes that leaves at `now`.
     pub(crate) fn on_sent(&mut self, now: Instant, size: u64, limit: RateLimit) {
         if self.pacer.ahead(now) < MOST {
-            self.pacer
-                .on_sent(now, size, Some(limit.bytes_per_second()), QUANTUM, || Duration::ZERO);
+            self.pacer.on_sent(now, size, Some(limit.bytes_per_second()), QUANTUM);
         }
     }
 

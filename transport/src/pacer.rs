@@ -16,8 +16,8 @@ pub(crate) struct Pacer {
     drained: Instant,
     /// A whole burst has left: nothing more may leave before `drained`.
     blocked: bool,
-    /// Packets wait until it is no longer blocked.
-    awaited: bool,
+    /// How much delay of the call that ends this is made up for, beside a burst.
+    late: Duration,
 }
 
 impl Pacer {
@@ -26,16 +26,15 @@ impl Pacer {
         if self.blocked { self.drained } else { Instant::ZERO }
     }
 
-    /// Records `size` bytes that leave at `now`; `rate` is the pacing rate, bytes/s, `quantum` the
-    /// longest burst at that rate, and `late` how much delay of the call is made up for if packets
-    /// waited for it. Returns whether they are in the rear half of a burst.
+    /// Records `size` bytes that leave at `now`; `rate` is the pacing rate, bytes/s, and `quantum`
+    /// the longest burst at that rate. Returns whether they are in the rear half of a burst.
+    #[inline]
     pub(crate) fn on_sent(
         &mut self,
         now: Instant,
         size: u64,
         rate: Option<u64>,
         quantum: Duration,
-        late: impl FnOnce() -> Duration,
     ) -> bool {
         let Some(rate) = rate.filter(|rate| *rate > 0) else {
             self.blocked = false;
@@ -45,12 +44,11 @@ impl Pacer {
         let rear = self.drained > now + burst / 2;
         if self.drained <= now {
             // A late timer or a short pause does not reduce the rate.
-            let made_up = if self.awaited { burst + late() } else { burst };
-            self.drained = self.drained.max(now - made_up);
+            self.drained = self.drained.max(now - burst - self.late);
             self.blocked = false;
         }
         self.drained += time_for(size, rate);
-        if self.drained.since(now) >= burst {
+        if self.drained >= now + burst {
             self.blocked = true;
         }
         rear
@@ -68,9 +66,10 @@ impl Pacer {
         }
     }
 
-    /// Tells whether packets are left that did not leave now.
-    pub(crate) fn set_waiting(&mut self, waiting: bool) {
-        self.awaited = waiting && self.blocked;
+    /// Tells whether packets are left that did not leave now. If the pacer holds them, up to `late`
+    /// of the next call's delay is made up for.
+    pub(crate) fn set_waiting(&mut self, waiting: bool, late: impl FnOnce() -> Duration) {
+        self.late = if waiting && self.blocked { late() } else { Duration::ZERO };
     }
 }
 
@@ -93,9 +92,7 @@ mod tests {
     use crate::burst::QUANTUM;
 
     /// The delay that is made up for.
-    fn late() -> Duration {
-        Duration::from_millis(8)
-    }
+    const LATE: Duration = Duration::from_millis(8);
 
     fn sent_in_a_second(rate: u64, size: u64) -> u64 {
         let mut pacer = Pacer::default();
@@ -105,7 +102,7 @@ mod tests {
         while now < end {
             pacer.refresh(now);
             if pacer.ready_at() <= now {
-                pacer.on_sent(now, size, Some(rate), QUANTUM, late);
+                pacer.on_sent(now, size, Some(rate), QUANTUM);
                 sent += size;
             } else {
                 now = pacer.ready_at();
@@ -132,10 +129,10 @@ mod tests {
         while now < end {
             pacer.refresh(now);
             if pacer.ready_at() <= now {
-                pacer.on_sent(now, 1_500, Some(rate), QUANTUM, late);
+                pacer.on_sent(now, 1_500, Some(rate), QUANTUM);
                 sent += 1_500;
             } else {
-                pacer.set_waiting(waiting);
+                pacer.set_waiting(waiting, || LATE);
                 now = pacer.ready_at() + delay;
             }
         }
@@ -164,12 +161,12 @@ mod tests {
     fn the_rear_half_of_a_burst_is_told_from_the_front() {
         let mut pacer = Pacer::default();
         let (early, rate) = (Instant::from_millis(5), Some(12_500_000));
-        (0..20).for_each(|_| _ = pacer.on_sent(early, 1_250, rate, QUANTUM, late));
+        (0..20).for_each(|_| _ = pacer.on_sent(early, 1_250, rate, QUANTUM));
         let now = pacer.ready_at();
         pacer.refresh(now);
         let mut rear = Vec::new();
         while pacer.ready_at() <= now {
-            rear.push(pacer.on_sent(now, 1_250, rate, QUANTUM, late));
+            rear.push(pacer.on_sent(now, 1_250, rate, QUANTUM));
         }
         let front = rear.iter().filter(|rear| !**rear).count();
         assert_eq!((front, rear.len()), (6, 10));
@@ -180,7 +177,7 @@ mod tests {
     fn without_a_rate_nothing_waits() {
         let mut pacer = Pacer::default();
         for _ in 0..1_000 {
-            pacer.on_sent(Instant::ZERO, 1_500, None, QUANTUM, late);
+            pacer.on_sent(Instant::ZERO, 1_500, None, QUANTUM);
             assert_eq!(pacer.ready_at(), Instant::ZERO);
         }
     }

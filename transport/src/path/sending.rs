@@ -149,7 +149,7 @@ impl<C: Content> Path<C> {
         }
         let rate = self.cc.pacing_rate();
         self.cc.on_sent(now, size as u64, self.flight.in_flight());
-        self.pacer.on_sent(now, size as u64, rate, self.bursts.quantum(), || self.bursts.late())
+        self.pacer.on_sent(now, size as u64, rate, self.bursts.quantum())
     }
 
     /// Tells the pacer the current time.
@@ -160,6 +160,6 @@ impl<C: Content> Path<C> {
 
     /// Tells whether packets are left, now that what may leave has left.
     pub fn set_waiting(&mut self, waiting: bool) {
-        self.pacer.set_waiting(waiting);
+        self.pacer.set_waiting(waiting, || self.bursts.late(self.flight.rtt().minimum()));
     }
 }
