@@ -14,9 +14,14 @@
 //! delay. (A single netem with both a rate and jitter does not reorder.) Differences from the
 //! emulator: random choices do not repeat, lateness is unknown, and there are no traces and no
 //! limits for pairs.
+//!
+//! Where no link ever treats a packet and each joins two interfaces, the interfaces are the two
+//! ends of a veth pair, so that the processors' time goes to the hosts alone. Such links are not
+//! counted.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -168,6 +173,28 @@ fn shapes(scenario: &Scenario) -> bool {
     )
 }
 
+/// The ports that each link joins, if links do nothing else: none ever treats packets, and each
+/// interface has one.
+fn joined(scenario: &Scenario) -> Option<Vec<[usize; 2]>> {
+    if shapes(scenario) || !scenario.events.is_empty() {
+        return None;
+    }
+    let mut pairs = Vec::new();
+    for link in &scenario.links {
+        let port = |end: &String| {
+            scenario
+                .interfaces
+                .iter()
+                .position(|i| i.full_name() == *end && i.mtu == link.forward.mtu)
+        };
+        let [a, b] = link.ends.each_ref().map(port);
+        pairs.push([a?, b?]);
+    }
+    let mut ports = pairs.concat();
+    ports.sort_unstable();
+    ports.into_iter().eq(0..scenario.interfaces.len()).then_some(pairs)
+}
+
 /// The commands that give one direction of a link its settings.
 fn settings(scenario: &Scenario, link: usize, forward: bool, config: &LinkConfig) -> Vec<Line> {
     let [first, second] = devices(link, forward);
@@ -225,10 +252,17 @@ fn refusal(scenario: &Scenario) -> Result<(), String> {
 /// What needs the emulator, with the link.
 fn build(scenario: &Scenario) -> Result<Vec<Line>, String> {
     refusal(scenario)?;
-    let bridges = bridges(scenario);
-    let shapes = shapes(scenario);
     let mut lines = Vec::new();
     let mut line = |text: String| lines.push(words(&text));
+    if let Some(pairs) = joined(scenario) {
+        for (link, ports) in scenario.links.iter().zip(pairs) {
+            let ([a, b], mtu) = (ports.map(device_name), link.forward.mtu);
+            line(format!("ip link add {a} mtu {mtu} type veth peer name {b} mtu {mtu}"));
+        }
+        return Ok(lines);
+    }
+    let bridges = bridges(scenario);
+    let shapes = shapes(scenario);
     for bridge in bridges.values() {
         line(format!("ip link add {bridge} up type bridge mcast_snooping 0"));
     }
@@ -343,6 +377,7 @@ pub(crate) fn main() -> io::Result<()> {
     io::stdin().lock().read_line(&mut line)?;
     let setup: Setup = serde_json::from_str(&line)?;
     let scenario = scenarios::parse(&setup.file, &setup.text)?;
+    leave_to_bridges()?;
     let made = build(&scenario)
         .and_then(|lines| require(&scenario).map(|()| lines))
         .and_then(|lines| run_lines(&lines).map_err(|error| error.to_string()));
@@ -369,13 +404,27 @@ pub(crate) fn main() -> io::Result<()> {
     Ok(())
 }
 
+/// Keeps bridges from handing every packet to the firewall's hooks, which an unrelated program on
+/// the machine may have switched on.
+fn leave_to_bridges() -> io::Result<()> {
+    let directory = Path::new("/proc/sys/net/bridge");
+    for name in ["bridge-nf-call-iptables", "bridge-nf-call-ip6tables"] {
+        match std::fs::write(directory.join(name), "0") {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Follows the schedule and takes samples until it is told to stop.
 fn follow(scenario: &Scenario, commands: &mpsc::Receiver<String>) -> io::Result<Record> {
     let start = clock::now();
     let mut events = (0..scenario.events.len()).peekable();
     let mut record = Record { sample_ms: SAMPLE.as_secs_f64() * 1e3, ..Record::default() };
     let mut before = Vec::new();
-    for (index, link) in scenario.links.iter().enumerate() {
+    let counted = if joined(scenario).is_some() { &[][..] } else { &scenario.links[..] };
+    for (index, link) in counted.iter().enumerate() {
         for forward in [true, false] {
             let link = link.name.clone();
             record.directions.push(DirectionRecord { link, forward, ..Default::default() });

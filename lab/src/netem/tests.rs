@@ -173,3 +173,15 @@ fn super_packets_stay_whole_only_if_no_link_treats_packets() {
     assert!(cut("rate = \"1 Gbit/s\"", ""));
     assert!(cut("delay = \"1 ms\"", ""));
 }
+
+#[test]
+fn links_that_only_join_two_interfaces_are_one_pair_of_devices() {
+    let lines = |link: &str, rest: &str| -> Vec<String> {
+        build(&scenario(link, rest)).expect("made").iter().map(|line| line.join(" ")).collect()
+    };
+    assert_eq!(lines("", ""), ["ip link add port0 mtu 1500 type veth peer name port1 mtu 1500"]);
+    let event = "[[event]]\nat = \"2 s\"\nlink = \"a\"\nup = false\n";
+    for (link, rest) in [("delay = \"1 ms\"", ""), ("mtu = 1400", ""), ("", event)] {
+        assert!(lines(link, rest)[0].contains("type bridge"), "{link}{rest}");
+    }
+}
