@@ -16,7 +16,8 @@ pub struct RuleTable {
 /// How a packet is treated.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Treatment {
-    /// `throughput`, `response` or `redundant`.
+    /// `throughput`, `response` or `redundant`; `auto`: `response` for interactive flows,
+    /// `throughput` for all others.
     pub priority: String,
     /// On how many paths packets are sent with priority `redundant`: a number, or `adaptive`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -378,7 +378,7 @@ enum RuleCommand {
         #[arg(long, value_name = "NUMBER")]
         at: Option<u64>,
         /// name, remote_prefix, remote_port, local_prefix, local_port, protocol, length, dscp,
-        /// peer, interface, priority (required), copies, repair, ordered, set_dscp, scheduler, as
+        /// peer, interface, priority, copies, repair, ordered, set_dscp, scheduler, as
         /// in docs/configuration.md; of paths.only, paths.prefer, paths.avoid one, with commas
         /// between the interfaces or labels
         #[arg(required = true, value_name = "KEY=VALUE")]

@@ -230,7 +230,7 @@ mod tests {
     }
 
     fn default() -> Treatment {
-        Treatment { priority: "throughput".to_owned(), ..Treatment::default() }
+        Treatment { priority: "auto".to_owned(), ..Treatment::default() }
     }
 
     #[test]
@@ -243,11 +243,11 @@ mod tests {
         assert_eq!(
             shown.lines().map(str::trim_end).collect::<Vec<_>>(),
             [
-                "rule  name    matches                      priority    repair  from",
-                "   1  telnet  protocol=tcp remote_port=23  response    false   file",
-                "   2          everything                   response    false   set for the time \
+                "rule  name    matches                      priority  repair  from",
+                "   1  telnet  protocol=tcp remote_port=23  response  false   file",
+                "   2          everything                   response  false   set for the time \
                  being",
-                "   -          everything else              throughput  false   default",
+                "   -          everything else              auto      false   default",
             ]
         );
         let mut copied = rule(1, None, &[("protocol", "udp")]);
@@ -265,12 +265,12 @@ mod tests {
             [
                 "rule name matches priority repair more from",
                 "1 protocol=udp redundant false copies=3 paths.avoid=wwan0,eth1 set_dscp=ef file",
-                "- everything else throughput false default",
+                "- everything else auto false default",
             ]
         );
         let none = render(&RuleTable { rules: vec![], default: default() }, false);
         let last: Vec<_> = none.lines().nth(1).expect("a row").split_whitespace().collect();
-        assert_eq!(last, ["-", "everything", "throughput", "false", "default"]);
+        assert_eq!(last, ["-", "everything", "auto", "false", "default"]);
     }
 
     #[test]
@@ -366,7 +366,7 @@ mod tests {
             verdict(&open),
             "rule 1 (telnet) may decide, which depends on remote_port, length and dscp, not given \
              here: then priority=response repair=false\n\
-             otherwise no rule matches, the default applies: priority=throughput repair=false\n\
+             otherwise no rule matches, the default applies: priority=auto repair=false\n\
              no peer has the address now, so the packet does not travel by mpip\n"
         );
     }

@@ -457,8 +457,9 @@ pub struct Rule {
     pub peer: Option<String>,
     /// The interface behind which the host is that sends it; this host itself is behind none.
     pub interface: Option<String>,
-    /// The priority of matching packets.
-    pub priority: Priority,
+    /// The priority of matching packets; `None`: [`Priority::Throughput`] if the rule names a
+    /// scheduler, otherwise as without a rule.
+    pub priority: Option<Priority>,
     /// On how many paths they are sent if that is [`Priority::Redundant`].
     pub copies: Copies,
     /// Whether lost packets of their sessions are sent again, as for TCP, although the receiver
@@ -474,4 +475,12 @@ pub struct Rule {
     /// How a path is chosen for those of [`Priority::Throughput`]; `None`: as the peer's
     /// configuration says. What else belongs to the peer's scheduler stays as it is.
     pub scheduler: Option<SchedulerKind>,
+}
+
+impl Rule {
+    /// The priority that it gives; `None`: as without a rule, [`Priority::Response`] for packets of
+    /// interactive flows and [`Priority::Throughput`] for all others.
+    pub fn given_priority(&self) -> Option<Priority> {
+        self.priority.or(self.scheduler.map(|_| Priority::Throughput))
+    }
 }

@@ -312,7 +312,7 @@ parameters! {
 parameters! {
     /// Recognition of interactive flows: they send little, in small packets.
     pub struct InteractiveParameters {
-        /// Gives them the priority `response` where no rule matches.
+        /// Gives them the priority `response` where no rule says which.
         enabled: bool = true, "", 0.0..=1.0, "measured";
         /// Longest interactive packet, an IP packet.
         small: u32 = 300, "bytes", 0.0..=100_000.0, "voice has at most 200 (seed 000, section 4.3)";

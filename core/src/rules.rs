@@ -26,7 +26,7 @@ pub struct Treatment {
     pub copies: Copies,
     /// Whether it is retransmitted although its session is not resequenced.
     pub repair: bool,
-    /// Whether a rule says so; if not, interactive flows are treated better.
+    /// Whether a rule gives that priority; if not, interactive flows are treated better.
     pub by_rule: bool,
     /// Whether it is resequenced; `None`: as its session.
     pub ordered: Option<bool>,
@@ -251,15 +251,16 @@ fn treatment(rule: &Rule, lists: &[Vec<String>]) -> Treatment {
             PathPreference::Avoid => PathLimit::Avoid(list),
         })
     };
+    let priority = rule.given_priority();
     Treatment {
-        priority: rule.priority,
+        priority: priority.unwrap_or_default(),
         copies: rule.copies,
         repair: rule.repair,
         ordered: rule.ordered,
         paths: rule.paths.as_ref().and_then(limit).unwrap_or_default(),
         set_dscp: rule.set_dscp,
         scheduler: rule.scheduler,
-        by_rule: true,
+        by_rule: priority.is_some(),
     }
 }
 
@@ -320,7 +321,21 @@ mod tests {
     }
 
     fn response(rule: Rule) -> Rule {
-        Rule { priority: Priority::Response, ..rule }
+        Rule { priority: Some(Priority::Response), ..rule }
+    }
+
+    #[test]
+    fn a_rule_without_a_priority_leaves_it_to_the_flow_unless_it_names_a_scheduler() {
+        let header = header(protocol::TCP, "198.18.0.2", Some((1, 23)));
+        let by_rule = |rule: Rule| {
+            let treatment = RuleTable::new(vec![rule]).treatment("peer", &header, 60);
+            (treatment.priority, treatment.by_rule)
+        };
+        let marks = Rule { set_dscp: Some(46), ..Rule::default() };
+        assert_eq!(by_rule(marks.clone()), (Priority::Throughput, false));
+        assert_eq!(by_rule(response(marks.clone())), (Priority::Response, true));
+        let scheduled = Rule { scheduler: Some(SchedulerKind::Weighted), ..marks };
+        assert_eq!(by_rule(scheduled), (Priority::Throughput, true));
     }
 
     #[test]

@@ -65,10 +65,11 @@ fn status(listed: &ListedRule, number: u64) -> RuleStatus {
 }
 
 fn treatment(rule: &Rule) -> Treatment {
-    let Rule { priority, copies, repair, ordered, paths, set_dscp, scheduler, .. } = rule;
-    let redundant = *priority == Priority::Redundant;
+    let Rule { copies, repair, ordered, paths, set_dscp, scheduler, .. } = rule;
+    let priority = rule.given_priority();
+    let redundant = priority == Some(Priority::Redundant);
     Treatment {
-        priority: priority.name().to_owned(),
+        priority: priority.map_or(rule_text::AUTO, Priority::name).to_owned(),
         copies: redundant.then(|| rule_text::copies_text(*copies)),
         repair: *repair,
         ordered: *ordered,

@@ -79,7 +79,12 @@ fn rule(rng: &mut Rng) -> Rule {
     Rule {
         protocol,
         length: rng.chance(0.3).then(|| 0..=rng.between(60, 1_000) as u16),
-        priority: rng.pick(&[Priority::Throughput, Priority::Response, Priority::Redundant]),
+        priority: rng.pick(&[
+            None,
+            Some(Priority::Throughput),
+            Some(Priority::Response),
+            Some(Priority::Redundant),
+        ]),
         copies: rng.pick(&[Copies::Fixed(2), Copies::Fixed(4), Copies::Adaptive]),
         repair: rng.chance(0.3),
         ordered: rng.chance(0.2).then_some(true),

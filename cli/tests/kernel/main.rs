@@ -272,7 +272,7 @@ fn rules_are_listed_tested_changed_and_saved() {
     assert!(listed, "{words}");
     let one = "length=0-200 protocol=tcp remote_port=23 response false file";
     assert_eq!(row(&words, 1), format!("1 {one}"));
-    assert_eq!(row(&words, 2), "- everything else throughput false default");
+    assert_eq!(row(&words, 2), "- everything else auto false default");
 
     let (tested, words) = mpip(&["rule", "test", "tcp 10.77.0.2:23 length 180"]);
     assert!(tested && words.starts_with("rule 1 decides (length=0-200 protocol=tcp"), "{words}");
@@ -282,7 +282,7 @@ fn rules_are_listed_tested_changed_and_saved() {
     assert!(tested && words.starts_with("rule 1 may decide, which depends on length"), "{words}");
     let (tested, words) = mpip(&["rule", "test", "--json", "udp", "198.18.0.9"]);
     let json: serde_json::Value = serde_json::from_str(&words).expect("JSON");
-    assert!(tested && json["rule"].is_null() && json["priority"] == "throughput", "{words}");
+    assert!(tested && json["rule"].is_null() && json["priority"] == "auto", "{words}");
     let (tested, words) = mpip(&["rule", "test", "tpc", "10.77.0.2"]);
     assert!(!tested && words.contains("word 1: expected one of `icmp`,"), "{words}");
 
@@ -304,7 +304,7 @@ fn rules_are_listed_tested_changed_and_saved() {
     let (added, words) = mpip(&["rule", "add", "priority=response", "paths.only="]);
     assert!(!added && words.contains("paths.only: expected the label of a [[path]]"), "{words}");
     let (added, words) = mpip(&["rule", "add", "priority=fast", "dscp=99"]);
-    assert!(!added && words.contains("priority: expected one of `throughput`"), "{words}");
+    assert!(!added && words.contains("priority: expected one of `auto`"), "{words}");
     assert!(words.contains("dscp: expected a code point from 0 to 63"), "{words}");
     let (added, words) = mpip(&["rule", "add", "priority"]);
     assert!(!added && words.contains("expected KEY=VALUE like priority=response"), "{words}");

@@ -132,34 +132,44 @@ fn one(
             name.get_ref().clone()
         }),
         copies: copies(raw, problems),
-        priority: match &raw.priority {
-            Some(_) => named(raw.priority.as_ref(), "rule: priority", Priority::NAMES, problems),
-            None => problems.missing(&span, "priority"),
-        }
-        .unwrap_or_default(),
+        priority: named(raw.priority.as_ref(), "rule: priority", &text::PRIORITIES, problems)
+            .flatten(),
         repair: raw.repair,
         ordered: raw.ordered,
         paths: raw.paths.as_ref().and_then(|paths| self::paths(paths, known, problems)),
         set_dscp: word(raw.set_dscp.as_ref(), "set_dscp", text::new_dscp, problems).flatten(),
         scheduler: scheduler(raw, problems),
     };
+    if !treats(raw) {
+        problems.missing::<()>(&span, "priority");
+    }
     if let Some(reason) = never_matches(&resolved) {
         problems.add(&span, format!("rule: {reason}, so this rule would never match"));
     }
     (problems.count() == before).then_some(resolved)
 }
 
+/// Whether a rule says how packets are treated, and not only which ones.
+fn treats(raw: &raw::Rule) -> bool {
+    raw.priority.is_some()
+        || raw.copies.is_some()
+        || raw.repair
+        || raw.ordered.is_some()
+        || raw.paths.is_some()
+        || raw.set_dscp.is_some()
+        || raw.scheduler.is_some()
+}
+
 /// On how many paths packets are sent, which only those of priority `redundant` can say.
 fn copies(raw: &raw::Rule, problems: &mut Problems<'_>) -> Copies {
     let copies = word(raw.copies.as_ref(), "copies", text::copies, problems);
-    if let (Some(copies), Some(priority)) = (&raw.copies, &raw.priority)
-        && priority.get_ref() != Priority::Redundant.name()
+    let expected = Priority::Redundant.name();
+    let priority = raw.priority.as_ref().map_or(text::AUTO, |priority| priority.get_ref());
+    if let Some(copies) = &raw.copies
+        && priority != expected
     {
-        let message = format!(
-            "rule: copies: expected priority `{}` with it, found `{}`",
-            Priority::Redundant.name(),
-            priority.get_ref()
-        );
+        let message =
+            format!("rule: copies: expected priority `{expected}` with it, found `{priority}`");
         problems.add(&copies.span(), message);
     }
     copies.unwrap_or_default()

@@ -213,7 +213,7 @@ mod tests {
             dscp: Some(46),
             peer: Some("gateway".to_owned()),
             interface: Some("br-lan".to_owned()),
-            priority: Priority::Redundant,
+            priority: Some(Priority::Redundant),
             copies: Copies::Fixed(3),
             repair: true,
             ordered: Some(true),
@@ -234,6 +234,7 @@ mod tests {
         assert_eq!(
             list.rules()[1],
             Rule {
+                priority: Some(Priority::Throughput),
                 ordered: Some(false),
                 scheduler: Some(SchedulerKind::Weighted),
                 ..Rule::default()
@@ -245,11 +246,11 @@ mod tests {
     fn a_rule_that_is_refused_leaves_the_table_as_it_was_and_says_what_was_expected() {
         let mut list = list();
         for (at, text, expected) in [
-            (None, "", "missing key `priority`"),
+            (None, "protocol=tcp", "missing key `priority`"),
             (
                 None,
                 "priority=fast",
-                "rule: priority: expected one of `throughput`, `response`, `redundant`",
+                "rule: priority: expected one of `auto`, `throughput`, `response`, `redundant`",
             ),
             (None, "priority=redundant copies=1", "rule: copies: expected a number of paths from"),
             (

@@ -4,9 +4,20 @@
 
 use std::ops::RangeInclusive;
 
-use mpip_core::Copies;
+use mpip_core::{Copies, Priority};
 
 use super::values::names;
+
+/// The priority that depends on the flow, as without a rule.
+pub(crate) const AUTO: &str = "auto";
+
+/// Priorities by name.
+pub(super) const PRIORITIES: [(&str, Option<Priority>); 4] = [
+    (AUTO, None),
+    (Priority::Throughput.name(), Some(Priority::Throughput)),
+    (Priority::Response.name(), Some(Priority::Response)),
+    (Priority::Redundant.name(), Some(Priority::Redundant)),
+];
 
 /// Protocols that a rule can name (IANA, Assigned Internet Protocol Numbers).
 const PROTOCOLS: [(&str, u8); 9] = [

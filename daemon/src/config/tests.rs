@@ -96,7 +96,7 @@ fn a_full_configuration_is_read() {
              priority = 'throughput'\nrepair = true\n\
              [[rule]]\nname = 'calls'\nlocal_prefix = '2001:db8:77::/64'\n\
              local_port = '5000-5100'\nremote_port = '1024-'\ndscp = 'ef'\npriority = 'response'\n\
-             [[rule]]\nlocal_port = 53\ndscp = 8\nprotocol = 'udp'\npriority = 'throughput'\n"
+             [[rule]]\nlocal_port = 53\ndscp = 8\nprotocol = 'udp'\nordered = false\n"
         ))
         .expect("valid");
     assert_eq!(settings.listen_port, 7000);
@@ -125,7 +125,7 @@ fn a_full_configuration_is_read() {
     assert!(!peer.ack_thinning);
     let [telnet, bulk, calls, names] = &settings.rules[..] else { panic!("four rules") };
     assert_eq!((telnet.protocol, telnet.remote_port.clone()), (Some(6), Some(23..=23)));
-    assert_eq!((telnet.length.clone(), telnet.priority), (Some(0..=200), Priority::Response));
+    assert_eq!((telnet.length.clone(), telnet.priority), (Some(0..=200), Some(Priority::Response)));
     assert_eq!((bulk.protocol, bulk.length.clone()), (Some(132), Some(1000..=65_535)));
     assert_eq!((telnet.repair, bulk.repair), (false, true));
     assert_eq!((telnet.name.as_deref(), calls.name.as_deref()), (None, Some("calls")));
@@ -133,6 +133,7 @@ fn a_full_configuration_is_read() {
     assert_eq!(calls.local_port, Some(5_000..=5_100));
     assert_eq!((calls.remote_port.clone(), calls.dscp), (Some(1_024..=65_535), Some(46)));
     assert_eq!((names.local_port.clone(), names.dscp), (Some(53..=53), Some(8)));
+    assert_eq!((names.priority, names.ordered), (None, Some(false)));
 }
 
 #[test]
@@ -517,8 +518,17 @@ fn rule_errors_name_the_line_and_the_reason() {
         &[
             (with_rule("protocol = 'tcp'"), "3: missing key `priority`"),
             (
+                with_rule("scheduler = 'weighted'\npriority = 'auto'"),
+                "4: rule: scheduler: expected priority `throughput` with it, found `auto`",
+            ),
+            (
+                with_rule("copies = 3"),
+                "4: rule: copies: expected priority `redundant` with it, found `auto`",
+            ),
+            (
                 with_rule("priority = 'fast'"),
-                "4: rule: priority: expected one of `throughput`, `response`, `redundant`, found `fast`",
+                "4: rule: priority: expected one of `auto`, `throughput`, `response`, \
+                 `redundant`, found `fast`",
             ),
             (with_rule("length = '200'\npriority = 'response'"), length),
             (with_rule("length = 'a-b'\npriority = 'response'"), length),
@@ -980,13 +990,13 @@ fn the_routing_table_of_the_seed_decides_as_it_says() {
     let list = RuleList::of_file(&settings.rules);
     for (packet, row, priority) in [
         ("tcp 198.18.7.7:23 length 200", Some(1), "response"),
-        ("tcp 198.18.7.7:23 length 201", None, "throughput"),
+        ("tcp 198.18.7.7:23 length 201", None, "auto"),
         ("tcp 192.168.1.2:80 length 200", Some(2), "throughput"),
-        ("tcp 192.168.1.2:80 length 199", None, "throughput"),
-        ("tcp 192.168.1.3:80 length 1400", None, "throughput"),
+        ("tcp 192.168.1.2:80 length 199", None, "auto"),
+        ("tcp 192.168.1.3:80 length 1400", None, "auto"),
         ("udp 192.168.1.3:5221 length 500", Some(3), "response"),
-        ("udp 192.168.1.3:5221 length 501", None, "throughput"),
-        ("tcp 192.168.1.3:5221 length 60", None, "throughput"),
+        ("udp 192.168.1.3:5221 length 501", None, "auto"),
+        ("tcp 192.168.1.3:5221 length 60", None, "auto"),
     ] {
         let tested =
             rules::test(&list, &rules::Packet::parse(packet).expect(packet), Origin::default());

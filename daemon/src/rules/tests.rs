@@ -12,7 +12,7 @@ fn list() -> RuleList {
             protocol: Some(6),
             remote_port: Some(23..=23),
             length: Some(0..=200),
-            priority: Priority::Response,
+            priority: Some(Priority::Response),
             ..Rule::default()
         },
         Rule {
@@ -24,7 +24,7 @@ fn list() -> RuleList {
         },
         Rule {
             remote_prefix: "2001:db8::/32".parse().ok(),
-            priority: Priority::Response,
+            priority: Some(Priority::Response),
             ..Rule::default()
         },
     ])
@@ -61,8 +61,8 @@ fn the_table_is_shown_in_the_words_of_the_configuration() {
     assert_eq!((telnet.number, telnet.file_number), (1, Some(1)));
     assert_eq!((telnet.name.as_deref(), calls.name.as_deref()), (Some("telnet"), None));
     assert_eq!((telnet.treatment.priority.as_str(), telnet.treatment.repair), ("response", false));
-    assert_eq!((calls.treatment.priority.as_str(), calls.treatment.repair), ("throughput", true));
-    assert_eq!((table.default.priority.as_str(), table.default.repair), ("throughput", false));
+    assert_eq!((calls.treatment.priority.as_str(), calls.treatment.repair), ("auto", true));
+    assert_eq!((table.default.priority.as_str(), table.default.repair), ("auto", false));
 }
 
 #[test]

@@ -301,10 +301,11 @@ fn rules_come_and_go_under_an_association_until_the_next_reload() {
     };
     let named = |name: &str| Some(name.to_owned());
     let (response, throughput) = ("response".to_owned(), "throughput".to_owned());
+    let auto = "auto".to_owned();
 
     let telnet = "tcp 10.77.0.1:23 from 10.77.0.2:4000 length 60 dscp 0";
     assert_eq!(decides(telnet), (named("telnet"), response.clone(), named("host1")));
-    assert_eq!(decides("udp 10.77.0.1:53"), (None, throughput.clone(), named("host1")));
+    assert_eq!(decides("udp 10.77.0.1:53"), (None, auto.clone(), named("host1")));
     assert_eq!(decides("udp 198.18.0.1:53").2, None);
     let refused = world.ask(&Request::TestRule { packet: "udp host1".to_owned() });
     assert!(refused.expect_err("no address").to_string().contains("word 2: expected the address"));
@@ -322,6 +323,14 @@ fn rules_come_and_go_under_an_association_until_the_next_reload() {
     };
     let changed = overrides.rules.expect("a rule was added");
     assert_eq!((changed.in_file, changed.table), (1, table().rules));
+
+    let marks = [("name", "marks"), ("remote_port", "53"), ("set_dscp", "ef")];
+    assert_eq!(add(None, &marks).expect("valid"), Response::Done);
+    assert_eq!(
+        decides("udp 10.77.0.1:53 from 10.77.0.2:4000"),
+        (named("marks"), auto, named("host1"))
+    );
+    assert_eq!(remove("marks").expect("there"), Response::Done);
 
     assert_eq!(remove("telnet").expect("there"), Response::Done);
     assert_eq!(remove("1").expect("there"), Response::Done);

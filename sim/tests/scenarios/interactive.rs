@@ -41,8 +41,10 @@ fn voice_beside_a_transfer_takes_the_near_path_which_is_kept_clear_for_it() {
     // 10 ms, and 6 ms for a packet.
     assert!(median < 20 * MILLI, "{median} ns");
     assert!(late < 60 * MILLI, "{late} ns");
-    // A last rule switches it off.
-    let off = [Rule { priority: Priority::Throughput, ..Rule::default() }];
+    // A rule about something else leaves it as it is; one that says so switches it off.
+    let marks = [Rule { set_dscp: Some(0), ..Rule::default() }];
+    assert_eq!(beside_a_transfer(&marks), (median, late, bytes));
+    let off = [Rule { priority: Some(Priority::Throughput), ..Rule::default() }];
     let (slow, _, all) = beside_a_transfer(&off);
     assert!(slow > 2 * median, "{slow} ns");
     assert!(bytes as f64 > 0.8 * all as f64, "{bytes} of {all} bytes");

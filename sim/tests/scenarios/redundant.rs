@@ -48,7 +48,7 @@ fn call(paths: usize, rules: &[Rule]) -> Call {
 }
 
 fn rule(priority: Priority, copies: Copies) -> [Rule; 1] {
-    [Rule { protocol: Some(17), priority, copies, ..Rule::default() }]
+    [Rule { protocol: Some(17), priority: Some(priority), copies, ..Rule::default() }]
 }
 
 #[test]

@@ -8,8 +8,12 @@ use mpip_sim::clock::{MILLI, SECOND};
 /// Packets sent and delivered of 4 Mbit/s of UDP over two paths that lose 5 %.
 fn delivered(repair: bool) -> (u64, u64) {
     let lossy = || LinkConfig { loss: Loss::Random(0.05), ..link(10, 10, 100) };
-    let rule =
-        Rule { protocol: Some(17), priority: Priority::Throughput, repair, ..Rule::default() };
+    let rule = Rule {
+        protocol: Some(17),
+        priority: Some(Priority::Throughput),
+        repair,
+        ..Rule::default()
+    };
     let spec = client_and_gateway(3, &[(lossy(), link(10, 10, 100)), both(lossy())])
         .with_engines(|engine| engine.rules = vec![rule.clone()])
         .lasting(6 * SECOND)

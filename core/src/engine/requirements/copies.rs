@@ -15,7 +15,7 @@ fn redundant(copies: Copies) -> Pair {
 }
 
 fn redundant_under(control: CongestionControlKind, copies: Copies) -> Pair {
-    let rule = Rule { priority: Priority::Redundant, copies, ..Rule::default() };
+    let rule = Rule { priority: Some(Priority::Redundant), copies, ..Rule::default() };
     let mut pair = Pair::with(|_, config| {
         config.peers[0].congestion_control = control;
         config.rules = vec![rule.clone()];

@@ -101,7 +101,7 @@ fn an_older_cost_is_ignored() {
 /// [P-34]
 #[test]
 fn what_needs_a_fast_answer_stays_on_the_cheapest_path_that_works() {
-    let rule = Rule { priority: Priority::Response, ..Rule::default() };
+    let rule = Rule { priority: Some(Priority::Response), ..Rule::default() };
     for rules in [vec![rule], Vec::new()] {
         let mut pair = Pair::with(|_, config| {
             config.peers[0].scheduler = SchedulerKind::RoundRobin;
@@ -133,7 +133,7 @@ fn what_needs_a_fast_answer_stays_on_the_cheapest_path_that_works() {
 /// [P-34]
 #[test]
 fn nothing_waits_for_the_full_socket_of_a_cheap_path() {
-    let rule = Rule { priority: Priority::Response, ..Rule::default() };
+    let rule = Rule { priority: Some(Priority::Response), ..Rule::default() };
     for rules in [vec![rule], Vec::new()] {
         let mut pair = Pair::with(|_, config| config.rules.clone_from(&rules));
         pair.run_for(SECOND * 2);
@@ -182,7 +182,7 @@ fn with_a_limit_of_paths_the_cheapest_are_kept_and_of_these_the_fastest() {
 
 #[test]
 fn a_dear_path_that_is_open_to_transfers_is_still_kept_from_what_needs_a_fast_answer() {
-    let response = Rule { priority: Priority::Response, ..Rule::default() };
+    let response = Rule { priority: Some(Priority::Response), ..Rule::default() };
     let paths = |preference| {
         let interfaces = vec![local(0, 1).interface];
         Some(RulePaths { preference, interfaces })

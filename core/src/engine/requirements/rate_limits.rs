@@ -118,7 +118,7 @@ fn an_older_rate_is_ignored() {
 fn sent(priority: Priority, len: usize, every: Duration, seconds: u32) -> usize {
     let paths =
         RulePaths { preference: PathPreference::Only, interfaces: vec![local(0, 1).interface] };
-    let rule = Rule { priority, paths: Some(paths), ..Rule::default() };
+    let rule = Rule { priority: Some(priority), paths: Some(paths), ..Rule::default() };
     let mut pair = Pair::with(|_, config| config.rules = vec![rule.clone()]);
     pair.run_for(SECOND * 2);
     set_limits(&mut pair, 0, Some(1_000), None);

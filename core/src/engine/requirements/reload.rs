@@ -256,7 +256,7 @@ fn without_an_association_a_new_endpoint_is_tried_at_once() {
 fn rules_change_for_the_next_packet() {
     let mut pair = Pair::with(|_, _| {});
     pair.run_for(SECOND);
-    let rule = Rule { protocol: Some(6), priority: Priority::Response, ..Rule::default() };
+    let rule = Rule { protocol: Some(6), priority: Some(Priority::Response), ..Rule::default() };
     let peers = vec![pair.engines[0].associations[0].config.clone()];
     let now = pair.now;
     let done =

@@ -311,8 +311,8 @@ fn roles(pair: &mut Pair, rule: Option<usize>) -> Vec<PathRole> {
 #[test]
 fn the_way_of_a_packet_is_the_one_that_the_next_one_takes() {
     use PathRole::{Candidate, Copy, None as Nothing, Takes};
-    let redundant = Rule { priority: Priority::Redundant, ..Rule::default() };
-    let response = Rule { priority: Priority::Response, ..Rule::default() };
+    let redundant = Rule { priority: Some(Priority::Redundant), ..Rule::default() };
+    let response = Rule { priority: Some(Priority::Response), ..Rule::default() };
     let only = rule(PathPreference::Only, &["eth1"]);
     let mut pair = Pair::with(|_, config| {
         config.peers[0].scheduler = SchedulerKind::RoundRobin;

@@ -149,7 +149,7 @@ fn rules_beyond_a_block_are_found_in_order() {
     let count = 2 * BLOCK + 3;
     let rule = |number: usize| Rule {
         remote_port: Some(number as u16..=number as u16),
-        priority: Priority::Response,
+        priority: Some(Priority::Response),
         ..Rule::default()
     };
     let all = (1..count).map(rule).chain([Rule::default()]).collect::<Vec<_>>();
