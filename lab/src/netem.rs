@@ -377,7 +377,7 @@ pub(crate) fn main() -> io::Result<()> {
     io::stdin().lock().read_line(&mut line)?;
     let setup: Setup = serde_json::from_str(&line)?;
     let scenario = scenarios::parse(&setup.file, &setup.text)?;
-    leave_to_bridges()?;
+    switch_off_bridge_hooks()?;
     let made = build(&scenario)
         .and_then(|lines| require(&scenario).map(|()| lines))
         .and_then(|lines| run_lines(&lines).map_err(|error| error.to_string()));
@@ -406,7 +406,7 @@ pub(crate) fn main() -> io::Result<()> {
 
 /// Keeps bridges from handing every packet to the firewall's hooks, which an unrelated program on
 /// the machine may have switched on.
-fn leave_to_bridges() -> io::Result<()> {
+fn switch_off_bridge_hooks() -> io::Result<()> {
     let directory = Path::new("/proc/sys/net/bridge");
     for name in ["bridge-nf-call-iptables", "bridge-nf-call-ip6tables"] {
         match std::fs::write(directory.join(name), "0") {
