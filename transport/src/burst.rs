@@ -6,6 +6,7 @@
 
 use core::time::Duration;
 
+use crate::pacer::{MAX_BURST, time_for};
 use crate::parameters::BurstParameters;
 use mpip_types::Instant;
 
@@ -38,11 +39,12 @@ impl BurstLimit {
         Duration::from_nanos(QUANTUM.as_nanos() as u64 >> self.halvings)
     }
 
-    /// The delay of a call that is made up for, beside a burst. At most half of `min_rtt`: where
-    /// the processors are the limit every call is late, and what is made up for would stand as a
-    /// queue.
-    pub(crate) fn late(&self, min_rtt: Duration) -> Duration {
-        self.parameters.late.min(min_rtt / 2) / (1 << self.halvings)
+    /// The delay of a call that is made up for, beside a burst: at most half of `min_rtt`, or one
+    /// batch for the network device at `rate`, bytes/s. Where the processors are the limit every
+    /// call is late, and what is made up for would stand as a queue.
+    pub(crate) fn late(&self, min_rtt: Duration, rate: u64) -> Duration {
+        let most = time_for(MAX_BURST, rate).max(min_rtt / 2);
+        self.parameters.late.min(most) / (1 << self.halvings)
     }
 
     /// `lost` packets were found lost, `rear` of them from the rear half of a burst. What arrived
@@ -112,12 +114,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_up_for_is_short_beside_the_rtt_and_where_bursts_are() {
+    fn what_is_made_up_for_is_half_an_rtt_or_a_batch_and_shorter_where_bursts_are() {
         let (mut limit, most) = (limit(), BurstParameters::default().late);
-        assert_eq!(limit.late(Duration::from_millis(40)), most);
-        assert_eq!(limit.late(Duration::from_micros(200)), Duration::from_micros(100));
+        let (far, near) = (Duration::from_millis(40), Duration::from_micros(500));
+        let (slow, fast) = (1_000_000, 1_000_000_000);
+        assert_eq!((limit.late(far, fast), limit.late(near, slow)), (most, most));
+        assert_eq!(limit.late(near, fast), near / 2);
+        assert_eq!(limit.late(near, fast / 10), time_for(MAX_BURST, fast / 10));
         limit.on_losses(at(1), (50, 50), NO_QUEUE);
-        assert_eq!(limit.late(Duration::from_millis(40)), most / 2);
+        assert_eq!(limit.late(far, fast), most / 2);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use mpip_types::Instant;
 /// Smallest burst, bytes: two packets.
 const MIN_BURST: u64 = 3_000;
 /// Largest burst, bytes: one batch for the network device.
-const MAX_BURST: u64 = 65_536;
+pub(crate) const MAX_BURST: u64 = 65_536;
 
 /// When a path may send next.
 #[derive(Clone, Debug, Default)]

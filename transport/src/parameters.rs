@@ -104,7 +104,7 @@ parameters! {
         /// Time after which bursts twice as long are tried again.
         again: Duration = ms(60_000), "ms", 1.0..=1e9, "routes seldom change";
         /// Delay of a call up to which a sender that waited for it makes up for it, beside a burst;
-        /// at most half of the minimum RTT.
+        /// at most half of the minimum RTT, or 64 KiB at the pacing rate.
         late: Duration = ms(8), "ms", 0.0..=1_000.0, "two other programs' turns on a processor";
     }
 }

@@ -160,6 +160,7 @@ impl<C: Content> Path<C> {
 
     /// Tells whether packets are left, now that what may leave has left.
     pub fn set_waiting(&mut self, waiting: bool) {
-        self.pacer.set_waiting(waiting, || self.bursts.late(self.flight.rtt().minimum()));
+        let rate = self.cc.pacing_rate().unwrap_or(u64::MAX);
+        self.pacer.set_waiting(waiting, || self.bursts.late(self.flight.rtt().minimum(), rate));
     }
 }
