@@ -10,7 +10,7 @@ macro_rules! named {
                 &[$(($name, Self::$variant)),+];
 
             /// The name in the configuration.
-            pub const fn name(self) -> &'static str {
+            pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
             }
 

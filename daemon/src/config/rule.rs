@@ -1,6 +1,7 @@
 //! `[[rule]]`: the rule table (seed 000, table 6).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use mpip_core::rules::{PATH_LISTS, path_lists};
 use mpip_core::{Copies, PathPreference, Prefix, Priority, Rule, RulePaths, SchedulerKind};
@@ -132,7 +133,7 @@ fn one(
             name.get_ref().clone()
         }),
         copies: copies(raw, problems),
-        priority: named(raw.priority.as_ref(), "rule: priority", &text::PRIORITIES, problems)
+        priority: named(raw.priority.as_ref(), "rule: priority", &text::priorities(), problems)
             .flatten(),
         repair: raw.repair,
         ordered: raw.ordered,
@@ -160,17 +161,27 @@ fn treats(raw: &raw::Rule) -> bool {
         || raw.scheduler.is_some()
 }
 
+/// Refuses the key at `span` if the priority `found` is not the one that it needs.
+fn needs_priority(
+    key: &str,
+    span: &Range<usize>,
+    expected: Priority,
+    found: &str,
+    problems: &mut Problems<'_>,
+) {
+    if found != expected.name() {
+        let message =
+            format!("rule: {key}: expected priority `{expected}` with it, found `{found}`");
+        problems.add(span, message);
+    }
+}
+
 /// On how many paths packets are sent, which only those of priority `redundant` can say.
 fn copies(raw: &raw::Rule, problems: &mut Problems<'_>) -> Copies {
     let copies = word(raw.copies.as_ref(), "copies", text::copies, problems);
-    let expected = Priority::Redundant.name();
-    let priority = raw.priority.as_ref().map_or(text::AUTO, |priority| priority.get_ref());
-    if let Some(copies) = &raw.copies
-        && priority != expected
-    {
-        let message =
-            format!("rule: copies: expected priority `{expected}` with it, found `{priority}`");
-        problems.add(&copies.span(), message);
+    if let Some(copies) = &raw.copies {
+        let found = raw.priority.as_ref().map_or(text::AUTO, |priority| priority.get_ref());
+        needs_priority("copies", &copies.span(), Priority::Redundant, found, problems);
     }
     copies.unwrap_or_default()
 }
@@ -195,15 +206,9 @@ fn peer(name: &Spanned<String>, known: &Known<'_>, problems: &mut Problems<'_>) 
 /// How paths are chosen, which only packets of priority `throughput` leave to a scheduler.
 fn scheduler(raw: &raw::Rule, problems: &mut Problems<'_>) -> Option<SchedulerKind> {
     let scheduler = raw.scheduler.as_ref()?;
-    if let Some(priority) = &raw.priority
-        && priority.get_ref() != Priority::Throughput.name()
-    {
-        let message = format!(
-            "rule: scheduler: expected priority `{}` with it, found `{}`",
-            Priority::Throughput.name(),
-            priority.get_ref()
-        );
-        problems.add(&scheduler.span(), message);
+    if let Some(found) = &raw.priority {
+        let expected = Priority::Throughput;
+        needs_priority("scheduler", &scheduler.span(), expected, found.get_ref(), problems);
     }
     named(Some(scheduler), "rule: scheduler", SchedulerKind::NAMES, problems)
 }

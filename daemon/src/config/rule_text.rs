@@ -11,13 +11,11 @@ use super::values::names;
 /// The priority that depends on the flow, as without a rule.
 pub(crate) const AUTO: &str = "auto";
 
-/// Priorities by name.
-pub(super) const PRIORITIES: [(&str, Option<Priority>); 4] = [
-    (AUTO, None),
-    (Priority::Throughput.name(), Some(Priority::Throughput)),
-    (Priority::Response.name(), Some(Priority::Response)),
-    (Priority::Redundant.name(), Some(Priority::Redundant)),
-];
+/// What a rule can say as its priority, by name.
+pub(super) fn priorities() -> Vec<(&'static str, Option<Priority>)> {
+    let given = Priority::NAMES.iter().map(|(name, priority)| (*name, Some(*priority)));
+    core::iter::once((AUTO, None)).chain(given).collect()
+}
 
 /// Protocols that a rule can name (IANA, Assigned Internet Protocol Numbers).
 const PROTOCOLS: [(&str, u8); 9] = [
