@@ -86,8 +86,10 @@ pub struct Flight<C> {
     reordered: bool,
     loss_timer: Option<Instant>,
     last_progress: Instant,
+    /// Bytes that have arrived, and when the newest feedback left, in µs of the receiver's clock
+    /// modulo 2^32; `None` if nothing has been in flight since then.
     delivered: u64,
-    delivered_at: Instant,
+    delivered_told: Option<u32>,
     first_sent_at: Instant,
     app_limited_until: u64,
     history: DeliveryHistory,
@@ -118,7 +120,7 @@ impl<C: Content> Flight<C> {
             loss_timer: None,
             last_progress: now,
             delivered: 0,
-            delivered_at: now,
+            delivered_told: None,
             first_sent_at: now,
             app_limited_until: 0,
             history: DeliveryHistory::default(),
@@ -181,7 +183,7 @@ impl<C: Content> Flight<C> {
         if asks {
             if self.in_flight == 0 {
                 self.first_sent_at = now;
-                self.delivered_at = now;
+                self.delivered_told = None;
             }
             if !probe {
                 self.in_flight += u64::from(size);
@@ -198,7 +200,7 @@ impl<C: Content> Flight<C> {
             ect: false,
             rear: false,
             delivered: self.delivered,
-            delivered_at: self.delivered_at,
+            delivered_told: self.delivered_told,
             first_sent_at: self.first_sent_at,
             probe,
             content,
@@ -254,7 +256,7 @@ impl<C: Content> Flight<C> {
         let mut spurious = 0;
         let mut longest = 0;
         let mut newest: Option<(u64, Instant)> = None;
-        let mut sampled: Option<(u64, Instant, Instant, Instant, bool)> = None;
+        let mut sampled: Option<(u64, Instant, Option<u32>, Instant, bool)> = None;
         let former_largest = self.largest_acked;
         for range in feedback.ranges.iter() {
             let mut from = range.first;
@@ -284,7 +286,7 @@ impl<C: Content> Flight<C> {
                     sampled = Some((
                         sent.delivered,
                         sent.at,
-                        sent.delivered_at,
+                        sent.delivered_told,
                         sent.first_sent_at,
                         sent.app_limited,
                     ));
@@ -322,19 +324,26 @@ impl<C: Content> Flight<C> {
 
         let lost_before = losses.summary.bytes;
         self.detect(now, losses);
-        let sample = sampled.map(|(delivered, at, delivered_at, first_sent_at, app_limited)| {
+        let sample = sampled.map(|(delivered, at, delivered_told, first_sent_at, app_limited)| {
             self.delivered += acked;
-            self.delivered_at = now;
             self.first_sent_at = at;
             self.last_progress = now;
             let jitter = self.reordering().filter(|_| self.mean_rtt.long_mean_is_known());
             let jitter = jitter.map_or(Duration::ZERO, |(_, deviation)| deviation);
             let told = feedback.received_at.wrapping_add(feedback.delay as u32);
             self.history.on_delivered(now, told, self.delivered, jitter);
-            let (left_in, arrived_in) = (at.since(first_sent_at), now.since(delivered_at));
+            self.delivered_told = Some(told);
+            let left_in = at.since(first_sent_at);
+            // The clock of the receiver leaves out the jitter of the feedback. After a pause, both
+            // count from the same instant.
+            let arrived_in = match delivered_told {
+                Some(before) => {
+                    let micros = told.wrapping_sub(before) as i32;
+                    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+                }
+                None => now.since(first_sent_at),
+            };
             let interval = left_in.max(arrived_in);
-            // After a pause, both count from the same instant.
-            let continues = first_sent_at != delivered_at;
             let long_enough = interval >= self.rtt.minimum() && !interval.is_zero();
             let (rate, limited) = long_enough
                 .then(|| self.history.rate(self.delivered, (interval, delivered), jitter))
@@ -349,7 +358,7 @@ impl<C: Content> Flight<C> {
                 in_flight: self.in_flight,
                 delivery_rate: rate,
                 app_limited: app_limited || limited,
-                left_and_arrived_in: continues.then_some((left_in, arrived_in)),
+                left_and_arrived_in: delivered_told.map(|_| (left_in, arrived_in)),
                 delivered: self.delivered,
                 prior_delivered: delivered,
                 // On a path that reorders, a single packet is no sample of the path's RTT.

@@ -43,7 +43,7 @@ const SCHEDULERS: [SchedulerKind; 4] = [
 /// Share of the first host's bytes on its first path. It is the mean of runs with slightly
 /// different traffic, because microseconds decide when the congestion control probes.
 fn share(scheduler: SchedulerKind, clock: HostClock) -> f64 {
-    const RUNS: u64 = 4;
+    const RUNS: u64 = 8;
     let one = |number| {
         let world = run(scheduler, clock, RATE + number * 20_000);
         let bytes = [world.interface_bytes(0, 0), world.interface_bytes(0, 1)];
@@ -72,7 +72,8 @@ fn drift_leaves_the_shares_of_the_paths_as_they_are() {
         for drift in [FAST, -FAST] {
             let drifting = share(scheduler, HostClock { offset, drift });
             let difference = (drifting - steady).abs();
-            assert!(difference < 0.02, "{scheduler}, {drift} ppb: {steady} became {drifting}");
+            // Runs without a drift differ by as much as 0.1, their means by 0.03.
+            assert!(difference < 0.04, "{scheduler}, {drift} ppb: {steady} became {drifting}");
         }
     }
 }

@@ -227,6 +227,16 @@ impl Bbr {
             && arrived_in.as_secs_f64() > usual()
     }
 
+    /// Whether a queue has stood in Startup for some rounds, and the sender fills the window. Then
+    /// the path is the limit, even if the window has room for a moment whenever feedback arrives:
+    /// a sender with a rate of its own uses other paths meanwhile.
+    fn is_overloaded(&self) -> bool {
+        self.state == State::Startup
+            && self.last_round_used
+            && self.late_rounds >= self.parameters.full_rounds
+            && self.late(self.round.fastest)
+    }
+
     /// Whether a queue has overflowed in Startup. Then every further round loses as much again.
     fn overflows(&self) -> bool {
         if self.round.late_lost < self.parameters.startup_losses * self.max_datagram {
@@ -313,7 +323,7 @@ impl Bbr {
             round.fastest = Some(round.fastest.map_or(rtt, |fastest| fastest.min(rtt)));
         }
         let (queued, late) = (self.queued(), self.late(sample.rtt));
-        let stretched = self.is_stretched(sample);
+        let (stretched, overloaded) = (self.is_stretched(sample), self.is_overloaded());
         let round = &mut self.round;
         if late {
             round.late_acked += sample.acked;
@@ -323,7 +333,7 @@ impl Bbr {
             let rate = rate as f64;
             round.stretched |= stretched;
             // A sample limited by the application is a lower bound.
-            let limited = (sample.app_limited && !queued && !stretched)
+            let limited = (sample.app_limited && !queued && !stretched && !overloaded)
                 || sample.prior_delivered < self.probe_rtt.limited_until;
             if !limited || rate > self.max_bw.max() {
                 // A sample covers the round trip before it, so later samples say more about this

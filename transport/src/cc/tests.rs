@@ -502,6 +502,35 @@ fn packets_that_arrive_slower_than_they_left_end_startup() {
     assert!(!ends(ms(120)));
 }
 
+/// A sender with a rate of its own, which is a little above the path's: other paths carry the rest,
+/// so that the window often has room.
+#[test]
+fn a_queue_that_stands_while_the_window_is_full_ends_startup() {
+    let ends = |rtt: Duration, full: bool| {
+        let mut steady = Steady::new(Bbr);
+        steady.round();
+        let mut rounds = (0..20).map(|_| {
+            let prior_delivered = steady.delivered;
+            let sent = if full { steady.send() } else { steady.control.window() / 2 };
+            steady.now += ms(200);
+            steady.delivered += sent;
+            let sample = RateSample {
+                acked: sent,
+                app_limited: true,
+                prior_delivered,
+                delivery_rate: Some(5 * steady.packet),
+                ..steady.feedback(rtt, 0, sent, 0)
+            };
+            steady.control.on_feedback(&sample, &[], 0);
+            steady.control.state()
+        });
+        rounds.any(|state| state != "startup")
+    };
+    assert!(ends(ms(200), true));
+    assert!(!ends(ms(200), false), "the sender does not fill the window");
+    assert!(!ends(ms(100), true), "nothing waits in a queue");
+}
+
 #[test]
 fn a_queue_that_overflows_ends_startup_before_the_round_is_over() {
     let ends = |lost: u64, rtt: Duration| {

@@ -22,8 +22,9 @@ pub(super) struct Sent<C> {
     pub(super) ect: bool,
     /// It left in the rear half of a burst.
     pub(super) rear: bool,
+    /// These three as they were when it left, see [`Flight`](super::Flight).
     pub(super) delivered: u64,
-    pub(super) delivered_at: Instant,
+    pub(super) delivered_told: Option<u32>,
     pub(super) first_sent_at: Instant,
     /// An MTU probe: its loss is no sign of congestion or path failure.
     pub(super) probe: bool,

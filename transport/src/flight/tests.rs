@@ -50,10 +50,21 @@ impl SendingPath {
     }
 
     fn feedback(&mut self, at: u64, ranges: &[(u64, u64)]) -> Result<Progress, NeverSent> {
+        self.delayed_feedback(at, at, ranges)
+    }
+
+    /// Feedback that the receiver sent at `told`, and that arrives at `at`, in ms.
+    fn delayed_feedback(
+        &mut self,
+        told: u64,
+        at: u64,
+        ranges: &[(u64, u64)],
+    ) -> Result<Progress, NeverSent> {
         self.losses.clear();
         let ranges = feedback(ranges);
         let ranges = Ranges::new(&ranges).expect("descending");
-        let feedback = Feedback { path: PathId(0), received_at: 0, delay: 0, ranges, ecn: None };
+        let received_at = told as u32 * 1_000;
+        let feedback = Feedback { path: PathId(0), received_at, delay: 0, ranges, ecn: None };
         self.flight.on_feedback(ms(at), &feedback, &mut self.losses)
     }
 }
@@ -101,6 +112,23 @@ fn a_sample_tells_in_what_time_its_packets_left_and_arrived() {
             }
         }
     }
+}
+
+/// One packet leaves each ms and arrives 20 ms later; the feedback takes 0 to 9 ms and stays in order.
+#[test]
+fn jitter_of_the_feedback_changes_no_rate() {
+    let mut path = SendingPath::new();
+    let mut at = 0;
+    let mut rates = Vec::new();
+    for now in 0..200 {
+        path.send(now, 1, 1);
+        let Some(number) = now.checked_sub(20) else { continue };
+        at = at.max(now + number * 7 % 10);
+        let progress = path.delayed_feedback(now, at, &[(0, number)]).expect("they were sent");
+        rates.extend(progress.sample.expect("one new").delivery_rate.filter(|_| number > 40));
+    }
+    let steady = u64::from(SIZE) * 1_000;
+    assert!(rates.len() > 100 && rates.iter().all(|&rate| rate == steady), "{rates:?}");
 }
 
 #[test]
