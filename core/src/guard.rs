@@ -295,6 +295,11 @@ impl Guard {
         })
     }
 
+    /// Whether a trial without some of the paths is going on.
+    pub(crate) fn tries_fewer(&self) -> bool {
+        self.trial.as_ref().is_some_and(|trial| trial.narrow)
+    }
+
     /// Whether any path is left out.
     pub(crate) fn is_narrow(&self) -> bool {
         self.entries

@@ -198,7 +198,8 @@ parameters! {
 parameters! {
     /// Adaptation of CoDel to the paths. Each session has its own queue.
     pub struct CodelTuningParameters {
-        /// Longest target while paths are in slow start: two RTTs, at most this.
+        /// Longest target while paths are in slow start: two RTTs, at most this. Least target while
+        /// the guard tries to do without some of the paths.
         growth: Duration = ms(300), "ms", 0.0..=10_000.0, "measured";
         /// Longest target for unequal path delays, for jitter, and for long round trips.
         spread_most: Duration = ms(1_000), "ms", 0.0..=10_000.0, "the longest resequencing timeout";

@@ -613,12 +613,19 @@ impl Association {
         let answer =
             if misleading { rtt + self.resequencing_timeout.advertised } else { rtt + late * 2 };
         let interval = base.interval.max((answer * 2).min(tuning.interval_most));
+        // The inner TCP's window was made for all paths, and will be needed again if the trial is
+        // in vain.
+        let trial = match self.selection.guard.tries_fewer() {
+            true => tuning.growth,
+            false => Duration::ZERO,
+        };
         let queue = self.sending.queue_mut();
         queue.set_quantum((rate as f64 * base.turn.as_secs_f64()) as usize);
         queue.set_codel(CodelParameters {
             target: base
                 .target
                 .max(growing)
+                .max(trial)
                 .max(spread.min(tuning.spread_most))
                 .max(late)
                 .max(reserve)

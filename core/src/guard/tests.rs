@@ -107,6 +107,7 @@ fn a_path_left_out_for_a_trial_may_return() {
         world.step(true);
         let excluded = world.guard.part(1) == Role::ExcludedForTrial;
         trial += u32::from(excluded);
+        assert_eq!(world.guard.tries_fewer(), excluded);
     }
     assert!((10..=40).contains(&trial), "{trial}");
     assert!(world.guard.is_narrow());
@@ -120,6 +121,7 @@ fn a_path_that_is_left_out_is_tried_again_after_pauses_that_double() {
     let mut used = false;
     for _ in 0..9_000 {
         world.step(true);
+        assert!(!world.guard.tries_fewer(), "only what is left out is tried");
         let uses = world.used().contains(&1);
         if uses && !used {
             trials.push(world.now.as_micros() / 1_000_000);
