@@ -114,7 +114,7 @@ fn a_sample_tells_in_what_time_its_packets_left_and_arrived() {
     }
 }
 
-/// One packet leaves each ms and arrives 20 ms later; the feedback takes 0 to 9 ms and stays in order.
+/// One packet leaves each ms and arrives 20 ms later; the feedback takes 0 to 9 ms, in order.
 #[test]
 fn jitter_of_the_feedback_changes_no_rate() {
     let mut path = SendingPath::new();
