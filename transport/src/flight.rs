@@ -20,7 +20,7 @@ pub use self::sent::{LossSummary, Losses, bytes_per_datagram};
 use crate::cc::RateSample;
 use crate::content::Content;
 use crate::ecn::EcnValidation;
-use crate::rate::DeliveryHistory;
+use crate::rate::{DeliveryHistory, told_after};
 use crate::rtt::{MeanRtt, RttEstimator};
 
 /// Packets that may be tracked. The receiver's replay window has 16,384 numbers; it would refuse a
@@ -337,10 +337,7 @@ impl<C: Content> Flight<C> {
             // The clock of the receiver leaves out the jitter of the feedback. After a pause, both
             // count from the same instant.
             let arrived_in = match delivered_told {
-                Some(before) => {
-                    let micros = told.wrapping_sub(before) as i32;
-                    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
-                }
+                Some(before) => told_after(before, told),
                 None => now.since(first_sent_at),
             };
             let interval = left_in.max(arrived_in);

@@ -57,10 +57,9 @@ impl DeliveryHistory {
     ) {
         let least = min_interval(jitter);
         if let Some(last) = self.marks.back() {
-            let step = (told.wrapping_sub(last.told) as i32).max(0) as u32;
             if now.since(last.at) >= PAUSE.max(least / 2) {
                 self.marks.clear();
-            } else if Duration::from_micros(step.into()) < least / STEPS {
+            } else if told_after(last.told, told) < least / STEPS {
                 // Too soon, or reordered feedback.
                 return;
             }
@@ -100,7 +99,14 @@ fn min_interval(jitter: Duration) -> Duration {
 }
 
 fn span(from: &Mark, to: &Mark) -> Duration {
-    Duration::from_micros(to.told.wrapping_sub(from.told).into())
+    told_after(from.told, to.told)
+}
+
+/// How long after `before` a feedback left, both in µs of the receiver's clock modulo 2^32; zero if
+/// it left earlier.
+pub(crate) fn told_after(before: u32, told: u32) -> Duration {
+    let micros = told.wrapping_sub(before) as i32;
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
 fn per_second(bytes: u64, interval: Duration) -> u64 {

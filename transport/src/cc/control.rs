@@ -26,8 +26,8 @@ pub struct RateSample {
     pub delivery_rate: Option<u64>,
     /// Whether the sender had too little to send when the sampled packet left.
     pub app_limited: bool,
-    /// Time in which the packets of the sample left, and in which they arrived; `None` if nothing
-    /// was in flight before them.
+    /// Time in which the packets of the sample left, and in which they arrived by the receiver's
+    /// clock; `None` if nothing was in flight before them.
     pub left_and_arrived_in: Option<(Duration, Duration)>,
     /// Total bytes delivered on the path so far.
     pub delivered: u64,

@@ -409,6 +409,24 @@ impl Steady {
         self.control.window()
     }
 
+    /// A round trip of `sent` bytes, whose sample is limited by the application and has what
+    /// `change` makes of it. Returns whether Startup is over.
+    fn ends_startup(
+        &mut self,
+        rtt: Duration,
+        sent: u64,
+        change: impl FnOnce(&mut RateSample),
+    ) -> bool {
+        let prior_delivered = self.delivered;
+        self.now += rtt;
+        self.delivered += sent;
+        let sample = self.feedback(rtt, 0, sent, 0);
+        let mut sample = RateSample { acked: sent, app_limited: true, prior_delivered, ..sample };
+        change(&mut sample);
+        self.control.on_feedback(&sample, &[], 0);
+        self.control.state() != "startup"
+    }
+
     fn lose(&mut self, ago: u64, persistent: bool, ecn: bool) -> u64 {
         let event = CongestionEvent {
             now: self.now,
@@ -481,22 +499,11 @@ fn datagrams_may_be_as_long_as_ip_permits() {
 fn packets_that_arrive_slower_than_they_left_end_startup() {
     let ends = |arrived_in: Duration| {
         let mut steady = Steady::new(Bbr);
-        let mut rounds = (0..20).map(|_| {
-            let prior_delivered = steady.delivered;
-            let sent = 30 * steady.packet;
-            steady.now += ms(100);
-            steady.delivered += sent;
-            let sample = RateSample {
-                acked: sent,
-                app_limited: true,
-                prior_delivered,
-                left_and_arrived_in: Some((ms(100), arrived_in)),
-                ..steady.feedback(ms(100), 0, sent, 0)
-            };
-            steady.control.on_feedback(&sample, &[], 0);
-            steady.control.state()
-        });
-        rounds.any(|state| state != "startup")
+        let times = Some((ms(100), arrived_in));
+        let sent = 30 * steady.packet;
+        (0..20).any(|_| {
+            steady.ends_startup(ms(100), sent, |sample| sample.left_and_arrived_in = times)
+        })
     };
     assert!(ends(ms(130)));
     assert!(!ends(ms(120)));
@@ -509,22 +516,11 @@ fn a_queue_that_stands_while_the_window_is_full_ends_startup() {
     let ends = |rtt: Duration, full: bool| {
         let mut steady = Steady::new(Bbr);
         steady.round();
-        let mut rounds = (0..20).map(|_| {
-            let prior_delivered = steady.delivered;
+        let rate = Some(5 * steady.packet);
+        (0..20).any(|_| {
             let sent = if full { steady.send() } else { steady.control.window() / 2 };
-            steady.now += ms(200);
-            steady.delivered += sent;
-            let sample = RateSample {
-                acked: sent,
-                app_limited: true,
-                prior_delivered,
-                delivery_rate: Some(5 * steady.packet),
-                ..steady.feedback(rtt, 0, sent, 0)
-            };
-            steady.control.on_feedback(&sample, &[], 0);
-            steady.control.state()
-        });
-        rounds.any(|state| state != "startup")
+            steady.ends_startup(rtt, sent, |sample| sample.delivery_rate = rate)
+        })
     };
     assert!(ends(ms(200), true));
     assert!(!ends(ms(200), false), "the sender does not fill the window");
