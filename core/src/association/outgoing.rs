@@ -1,5 +1,6 @@
 //! The send path: session, queue, scheduler, frame.
 
+use core::time::Duration;
 use std::collections::BTreeSet;
 
 use mpip_wire::{Frame, PathId};
@@ -7,7 +8,7 @@ use mpip_wire::{Frame, PathId};
 use super::departure::SendInfo;
 use super::{Association, range_room};
 use crate::config::Priority;
-use crate::content::{Content, Path, SentPacket};
+use crate::content::{Content, Path};
 use crate::drops::DropReason;
 use crate::event::Event;
 use crate::omission::{SessionHeader, fields};
@@ -172,21 +173,11 @@ impl Association {
                 true => self.selection.gather(now, &self.paths, len, priority, allowed),
                 false => self.selection.gather_early(now, &self.paths, len, allowed),
             };
-            if !any && !self.permits_any(allowed) {
-                self.sending.drop_packet(&next, &mut self.outbox);
-                cx.shared.drops.count(DropReason::NoRulePath);
-                continue;
-            }
-            if !any && !works {
+            if !any && !works && self.permits_any(allowed) {
                 break;
             }
             if !any {
-                // No path carries a packet of this length any more.
-                if let Ok(header) = Header::parse(next.segments.packet().bytes()) {
-                    self.tell_too_big(now, &header, &next.segments, cx);
-                }
-                self.sending.drop_packet(&next, &mut self.outbox);
-                cx.shared.drops.count(DropReason::TooBig);
+                self.drop_uncarried(now, &next, cx);
                 continue;
             }
             let demand = Demand {
@@ -235,9 +226,27 @@ impl Association {
             self.sending.begin_outage(now);
         }
         self.sending.settle(now);
-        // A path that still has room was not used for lack of packets, or because others are
-        // faster: it is application-limited. So is one at its upper rate: congestion control would
-        // permit more.
+        self.tell_paths_what_waits(now);
+    }
+
+    /// Drops a packet that no path carries: by its rule, or at its length.
+    fn drop_uncarried(&mut self, now: Instant, next: &NextPacket, cx: &mut Context<'_>) {
+        let reason = if self.permits_any(next.allowed) {
+            if let Ok(header) = Header::parse(next.segments.packet().bytes()) {
+                self.tell_too_big(now, &header, &next.segments, cx);
+            }
+            DropReason::TooBig
+        } else {
+            DropReason::NoRulePath
+        };
+        self.sending.drop_packet(next, &mut self.outbox);
+        cx.shared.drops.count(reason);
+    }
+
+    /// Tells each path whether packets wait, and whether that path is application-limited. It is if
+    /// it still has room: it was not used for lack of packets, or because others are faster. So is
+    /// one at its upper rate: congestion control would permit more.
+    fn tell_paths_what_waits(&mut self, now: Instant) {
         let waiting = self.has_waiting();
         for path in self.paths.iter_mut().filter(|path| path.state() == PathState::Active) {
             path.set_waiting(waiting);
@@ -314,52 +323,29 @@ impl Association {
             Some(HeaderState::Lost(_)) => (None, false, true),
             Some(HeaderState::Sent(_)) | None => (None, false, false),
         };
+        let hold = session.and_then(Outgoing::hold);
         let form = Form::of(next, len, header);
         let path = &mut self.paths[index];
         let to = path.leads_to();
         let most = path.max_datagram().min(path.sendable());
+        let overhead = datagram_overhead(path.id);
+        let fits =
+            |frame: &Frame<'_>, plain_len| overhead + plain_len + frame.encoded_len() <= most;
         let mut plain_len = form.encoded_len(len);
         let mut room = range_room();
         let mut feedback = None;
         if path.arrivals.has_news() {
-            let used = datagram_overhead(path.id) + plain_len;
-            let free = most.saturating_sub(used);
-            feedback = path
-                .arrivals
-                .feedback(now, path.id, &mut room)
-                .map(Frame::Feedback)
-                .filter(|frame| frame.encoded_len() <= free);
+            feedback = path.arrivals.feedback(now, path.id, &mut room).map(Frame::Feedback);
+            feedback = feedback.filter(|frame| fits(frame, plain_len));
         }
         plain_len += feedback.as_ref().map_or(0, Frame::encoded_len);
-        let parameters = &self.parameters.even_delay;
-        let even = len >= parameters.bulk as usize || next.sequence < parameters.first;
-        let even = even && next.ordered && next.first_sent.is_none();
-        let time = even.then(|| {
-            let hold = session.and_then(Outgoing::hold);
-            let delay = hold.map(|hold| self.reach.nearest + hold.as_micros() as i64);
-            path.playout(now, self.delay_reference, delay)
-        });
-        let frame = time.flatten().map(|at| Frame::Playout { at: playout::encode(at) });
-        let playout = frame.filter(|frame| {
-            let used = datagram_overhead(path.id) + plain_len;
-            used + frame.encoded_len() <= most
-        });
+        let playout = self.playout(now, index, next, len, hold);
+        let playout = playout.filter(|frame| fits(frame, plain_len));
         plain_len += playout.as_ref().map_or(0, Frame::encoded_len);
+        let path = &self.paths[index];
         // What is lost of the copies is not sent again.
         let repair = next.repair && copy == Copy::First;
-        let packet = repair.then(|| SentPacket {
-            ordered: next.ordered,
-            segments: next.segments.clone(),
-            segment: next.segment as u16,
-            slot: next.slot,
-            session: next.session,
-            sequence: next.sequence,
-            marked: next.mark,
-            paths: next.treatment.paths,
-            first_sent: next.first_sent.unwrap_or(now),
-            path: path.id,
-            number: path.flight.next_number(),
-        });
+        let packet = repair.then(|| next.sent_on(now, path.id, path.flight.next_number()));
         let info = SendInfo {
             asks: true,
             paced: true,
@@ -378,7 +364,7 @@ impl Association {
         });
         let Some(told) = sent else { return false };
         let path = &mut self.paths[index];
-        path.spend(datagram_overhead(path.id) + plain_len);
+        path.spend(overhead + plain_len);
         if feedback.is_some() {
             path.arrivals.on_feedback_sent();
         }
@@ -399,6 +385,27 @@ impl Association {
             self.sending.resend_header_fields(next.slot, next.session, &mut self.outbox);
         }
         true
+    }
+
+    /// The earliest delivery of `next` for the receiver, if the packets of its session are to take
+    /// the same time on this path: full ones, and the first ones. `hold` is how much longer than on
+    /// the nearest path they are to take at least.
+    fn playout(
+        &self,
+        now: Instant,
+        index: PathIndex,
+        next: &NextPacket,
+        len: usize,
+        hold: Option<Duration>,
+    ) -> Option<Frame<'static>> {
+        let parameters = &self.parameters.even_delay;
+        let even = len >= parameters.bulk as usize || next.sequence < parameters.first;
+        if !even || !next.ordered || next.first_sent.is_some() {
+            return None;
+        }
+        let delay = hold.map(|hold| self.reach.nearest + hold.as_micros() as i64);
+        let at = self.paths[index].playout(now, self.delay_reference, delay)?;
+        Some(Frame::Playout { at: playout::encode(at) })
     }
 
     /// Handles losses found outside of a feedback frame: congestion control and repair.

@@ -66,6 +66,25 @@ pub(crate) struct NextPacket {
     pub(crate) allowed: Allowed,
 }
 
+impl NextPacket {
+    /// What is kept of it while it is in flight on `path` as the packet `number`.
+    pub(crate) fn sent_on(&self, now: Instant, path: PathId, number: u64) -> SentPacket {
+        SentPacket {
+            ordered: self.ordered,
+            segments: self.segments.clone(),
+            segment: self.segment as u16,
+            slot: self.slot,
+            session: self.session,
+            sequence: self.sequence,
+            marked: self.mark,
+            paths: self.treatment.paths,
+            first_sent: self.first_sent.unwrap_or(now),
+            path,
+            number,
+        }
+    }
+}
+
 /// Which paths a packet may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Allowed {
