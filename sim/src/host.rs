@@ -25,8 +25,9 @@ use crate::stack::Stack;
 /// Inner MTU before the engine reports one; fits 1,500 bytes of IPv6 with room to spare.
 pub(crate) const FIRST_MTU: usize = 1_400;
 
-/// Numbers of 64 KiB and 2 KiB buffers of a host.
-const POOL: (usize, usize) = (64, 8_192);
+/// Numbers of 64 KiB and 2 KiB buffers of a host. The simulated TCP has no super-packets, so its
+/// window takes as many small buffers as it has packets.
+const POOL: (usize, usize) = (64, 65_536);
 
 /// First random stream for TCP endpoints; one per host.
 const SEEDS: u64 = 500;
