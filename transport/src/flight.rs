@@ -3,7 +3,8 @@
 //! Loss is detected as in RACK (RFC 8985), with packet numbers instead of sequence numbers (RFC
 //! 9002, section 6): a packet is lost when one that left later has arrived and it is itself overdue
 //! by more than the reordering window. The window adapts: a packet that arrives late, or after it
-//! was declared lost, widens it, so that jitter does not count as loss.
+//! was declared lost, widens it, so that jitter does not count as loss. What a late packet carries
+//! is sent again before that: a copy too many costs less than a receiver that waits.
 
 mod pending;
 mod sent;
@@ -15,12 +16,12 @@ use mpip_types::{Ecn, Instant, Intervals};
 use mpip_wire::Feedback;
 
 use self::pending::Pending;
-use self::sent::{Fate, Sent};
+use self::sent::{Departure, Fate, Sent};
 pub use self::sent::{LossSummary, Losses, bytes_per_datagram};
 use crate::cc::RateSample;
 use crate::content::Content;
 use crate::ecn::EcnValidation;
-use crate::rate::{DeliveryHistory, told_after};
+use crate::rate::DeliveryHistory;
 use crate::rtt::{MeanRtt, RttEstimator};
 
 /// Packets that may be tracked. The receiver's replay window has 16,384 numbers; it would refuse a
@@ -55,6 +56,20 @@ pub struct Progress {
     pub longest: u16,
 }
 
+/// The packets that a feedback frame acknowledges for the first time.
+#[derive(Default)]
+struct Acknowledged {
+    bytes: u64,
+    /// How many of them left as ECN-capable.
+    capable: u64,
+    /// How many of them had been declared lost.
+    spurious: u64,
+    /// Length of the longest, bytes.
+    longest: u16,
+    /// The one that left last.
+    newest: Option<(u64, Departure)>,
+}
+
 /// The error of a feedback frame that acknowledges a packet never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeverSent;
@@ -85,10 +100,16 @@ pub struct Flight<C> {
     lateness_started: Instant,
     reordered: bool,
     loss_timer: Option<Instant>,
+    /// Mean deviations of the RTT by which a packet is late that is repaired before it counts as
+    /// lost; `None` if none is.
+    early: Option<f64>,
+    /// Packets with a lower number are not repaired early any more.
+    early_from: u64,
     last_progress: Instant,
-    /// Bytes that have arrived, and when the newest feedback left, in µs of the receiver's clock
-    /// modulo 2^32; `None` if nothing has been in flight since then.
+    /// Bytes that have arrived.
     delivered: u64,
+    /// When the newest feedback left, in µs of the receiver's clock modulo 2^32; `None` if nothing
+    /// has been in flight since then.
     delivered_told: Option<u32>,
     first_sent_at: Instant,
     app_limited_until: u64,
@@ -99,8 +120,9 @@ pub struct Flight<C> {
 }
 
 impl<C: Content> Flight<C> {
-    /// A path on which nothing has been sent.
-    pub fn new(now: Instant) -> Self {
+    /// A path on which nothing has been sent. Packets that are late by `early` mean deviations of
+    /// the RTT are repaired before they count as lost.
+    pub fn new(now: Instant, early: Option<f64>) -> Self {
         Self {
             sent: VecDeque::new(),
             base: 0,
@@ -118,6 +140,8 @@ impl<C: Content> Flight<C> {
             lateness_started: now,
             reordered: false,
             loss_timer: None,
+            early,
+            early_from: 0,
             last_progress: now,
             delivered: 0,
             delivered_told: None,
@@ -251,113 +275,49 @@ impl<C: Content> Flight<C> {
             return Err(NeverSent);
         }
         let prior_in_flight = self.in_flight;
-        let mut acked = 0;
-        let mut acked_capable = 0;
-        let mut spurious = 0;
-        let mut longest = 0;
-        let mut newest: Option<(u64, Instant)> = None;
-        let mut sampled: Option<(u64, Instant, Option<u32>, Instant, bool)> = None;
         let former_largest = self.largest_acked;
-        for range in feedback.ranges.iter() {
-            let mut from = range.first;
-            while let Some(number) = self.next_pending(&mut from, range.last, &mut losses.steps) {
-                let Some(sent) = self.sent.get_mut((number - self.base) as usize) else { break };
-                match sent.fate {
-                    _ if sent.probe => {}
-                    Fate::InFlight => {
-                        self.in_flight -= u64::from(sent.size);
-                        self.in_flight_packets -= 1;
-                    }
-                    _ => spurious += 1,
-                }
-                acked += u64::from(sent.size);
-                acked_capable += u64::from(sent.ect);
-                longest = longest.max(sent.size);
-                sent.fate = Fate::Acked;
-                let arrived = sent.content.take();
-                losses.arrived.extend(arrived.filter(Content::reports_arrival));
-                self.newest_arrived = self.newest_arrived.max(sent.at);
-                if newest.is_none_or(|(largest, _)| number > largest) {
-                    newest = Some((number, sent.at));
-                }
-                if sampled
-                    .is_none_or(|(delivered, at, ..)| (sent.delivered, sent.at) >= (delivered, at))
-                {
-                    sampled = Some((
-                        sent.delivered,
-                        sent.at,
-                        sent.delivered_told,
-                        sent.first_sent_at,
-                        sent.app_limited,
-                    ));
-                }
-                if former_largest.is_some_and(|largest| number < largest) {
-                    self.reordered = true;
-                    let overtaken = former_largest.map_or(0, |largest| largest - number);
-                    self.extent[0] = self.extent[0].max(overtaken);
-                    let took = now.since(sent.at);
-                    let late = took.saturating_sub(self.typical());
-                    self.lateness[0] = self.lateness[0].max(late);
-                    self.mean_rtt.on_sample(took);
-                }
-            }
-        }
+        let acked = self.acknowledge(now, feedback, losses);
         self.largest_acked = Some(former_largest.unwrap_or(0).max(feedback.largest()));
-        let mut rtt = None;
-        let mut delay = None;
-        if let Some((number, at)) = newest
-            && number == feedback.largest()
-        {
-            let held = Duration::from_micros(feedback.delay.min(1 << 30));
-            let sample = now.since(at).saturating_sub(held).max(MIN_RTT);
-            self.rtt.on_sample(now, sample);
-            self.mean_rtt.on_sample(sample);
-            rtt = Some(sample);
-            delay = Some((at.as_micros() as u32, feedback.received_at));
-        }
+        let newest = acked.newest.filter(|&(number, _)| number == feedback.largest());
+        let rtt = newest.map(|(_, departure)| self.measure_rtt(now, departure.at, feedback.delay));
+        let delay =
+            newest.map(|(_, departure)| (departure.at.as_micros() as u32, feedback.received_at));
         // Reordered feedback has old counts (RFC 9000, section 13.4.2.1).
         let overtaken = former_largest.is_some_and(|largest| largest >= feedback.largest());
         let ecn_ce = match overtaken {
             true => 0,
-            false => self.ecn.on_feedback(acked_capable, feedback.ecn),
+            false => self.ecn.on_feedback(acked.capable, feedback.ecn),
         };
 
         let lost_before = losses.summary.bytes;
         self.detect(now, losses);
-        let sample = sampled.map(|(delivered, at, delivered_told, first_sent_at, app_limited)| {
-            self.delivered += acked;
-            self.first_sent_at = at;
+        let sample = acked.newest.map(|(_, departure)| {
+            self.delivered += acked.bytes;
+            self.first_sent_at = departure.at;
             self.last_progress = now;
             let jitter = self.reordering().filter(|_| self.mean_rtt.long_mean_is_known());
             let jitter = jitter.map_or(Duration::ZERO, |(_, deviation)| deviation);
             let told = feedback.received_at.wrapping_add(feedback.delay as u32);
             self.history.on_delivered(now, told, self.delivered, jitter);
             self.delivered_told = Some(told);
-            let left_in = at.since(first_sent_at);
-            // The clock of the receiver leaves out the jitter of the feedback. After a pause, both
-            // count from the same instant.
-            let arrived_in = match delivered_told {
-                Some(before) => told_after(before, told),
-                None => now.since(first_sent_at),
-            };
-            let interval = left_in.max(arrived_in);
+            let times = departure.left_and_arrived_in(now, told);
+            let interval = times.0.max(times.1);
             let long_enough = interval >= self.rtt.minimum() && !interval.is_zero();
-            let (rate, limited) = long_enough
-                .then(|| self.history.rate(self.delivered, (interval, delivered), jitter))
-                .flatten()
-                .map_or((None, false), |(rate, limited)| (Some(rate), limited));
-            self.rate = rate.unwrap_or(self.rate);
+            let since = (interval, departure.delivered);
+            let rate =
+                long_enough.then(|| self.history.rate(self.delivered, since, jitter)).flatten();
+            self.rate = rate.map_or(self.rate, |(rate, _)| rate);
             RateSample {
                 now,
-                acked,
+                acked: acked.bytes,
                 lost: losses.summary.bytes - lost_before,
                 prior_in_flight,
                 in_flight: self.in_flight,
-                delivery_rate: rate,
-                app_limited: app_limited || limited,
-                left_and_arrived_in: delivered_told.map(|_| (left_in, arrived_in)),
+                delivery_rate: rate.map(|(rate, _)| rate),
+                app_limited: departure.app_limited || rate.is_some_and(|(_, limited)| limited),
+                left_and_arrived_in: departure.told.map(|_| times),
                 delivered: self.delivered,
-                prior_delivered: delivered,
+                prior_delivered: departure.delivered,
                 // On a path that reorders, a single packet is no sample of the path's RTT.
                 rtt: if jitter.is_zero() { rtt } else { rtt.map(|_| self.mean_rtt.long_mean()) },
                 smoothed_rtt: self.typical(),
@@ -368,7 +328,60 @@ impl<C: Content> Flight<C> {
             }
         });
         self.trim(now);
-        Ok(Progress { sample, delay, spurious, acked, longest })
+        let Acknowledged { bytes, spurious, longest, .. } = acked;
+        Ok(Progress { sample, delay, spurious, acked: bytes, longest })
+    }
+
+    /// Marks the packets of `feedback` as arrived, and measures by how much others overtook them.
+    fn acknowledge(
+        &mut self,
+        now: Instant,
+        feedback: &Feedback<'_>,
+        losses: &mut Losses<C>,
+    ) -> Acknowledged {
+        let mut acked = Acknowledged::default();
+        for range in feedback.ranges.iter() {
+            let mut from = range.first;
+            while let Some(number) = self.next_pending(&mut from, range.last, &mut losses.steps) {
+                let Some(sent) = self.sent.get_mut((number - self.base) as usize) else { break };
+                match sent.fate {
+                    _ if sent.probe => {}
+                    Fate::InFlight => {
+                        self.in_flight -= u64::from(sent.size);
+                        self.in_flight_packets -= 1;
+                    }
+                    _ => acked.spurious += 1,
+                }
+                acked.bytes += u64::from(sent.size);
+                acked.capable += u64::from(sent.ect);
+                acked.longest = acked.longest.max(sent.size);
+                sent.fate = Fate::Acked;
+                let arrived = sent.content.take();
+                losses.arrived.extend(arrived.filter(Content::reports_arrival));
+                self.newest_arrived = self.newest_arrived.max(sent.at);
+                if acked.newest.is_none_or(|(largest, _)| number > largest) {
+                    acked.newest = Some((number, sent.departure()));
+                }
+                if let Some(overtaken) = self.largest_acked.and_then(|by| by.checked_sub(number)) {
+                    self.reordered = true;
+                    self.extent[0] = self.extent[0].max(overtaken);
+                    let took = now.since(sent.at);
+                    let late = took.saturating_sub(self.typical());
+                    self.lateness[0] = self.lateness[0].max(late);
+                    self.mean_rtt.on_sample(took);
+                }
+            }
+        }
+        acked
+    }
+
+    /// The RTT of a packet that left at `sent` and whose feedback the peer held back for `held` µs.
+    fn measure_rtt(&mut self, now: Instant, sent: Instant, held: u64) -> Duration {
+        let held = Duration::from_micros(held.min(1 << 30));
+        let rtt = now.since(sent).saturating_sub(held).max(MIN_RTT);
+        self.rtt.on_sample(now, rtt);
+        self.mean_rtt.on_sample(rtt);
+        rtt
     }
 
     /// Processes feedback that arrived on another path and gives no RTT sample: what has arrived is
@@ -450,6 +463,13 @@ impl<C: Content> Flight<C> {
         (late >= deviation).then(|| (self.typical() - self.rtt.smoothed(), deviation))
     }
 
+    /// Time beyond the usual RTT after which an overtaken packet is repaired, although it need not
+    /// be lost: what follows waits for it.
+    fn early_window(&self, deviations: f64) -> Duration {
+        let least = (self.typical() / 4).max(MIN_WINDOW);
+        least.max(self.mean_rtt.deviation().mul_f64(deviations))
+    }
+
     /// Detects losses among packets that left before the newest arrival; sets the loss timer for
     /// those that are not overdue yet.
     fn detect(&mut self, now: Instant, losses: &mut Losses<C>) {
@@ -486,6 +506,34 @@ impl<C: Content> Flight<C> {
                 // Later packets are due later.
                 break;
             }
+        }
+        // Elsewhere three later packets decide.
+        if let Some(deviations) = self.early.filter(|_| self.reordered) {
+            self.repair_early(now, end, deviations, losses);
+        }
+    }
+
+    /// Takes the contents of late packets with an index below `end`, to be sent again. These
+    /// packets stay in flight: whether they are lost is not known.
+    fn repair_early(&mut self, now: Instant, end: usize, deviations: f64, losses: &mut Losses<C>) {
+        let patience = self.typical() + self.early_window(deviations);
+        let from = (self.early_from.saturating_sub(self.base) as usize).max(self.first_in_flight());
+        let from = from.min(end);
+        for (number, sent) in (self.base + from as u64..).zip(self.sent.range_mut(from..end)) {
+            losses.steps += 1;
+            if sent.at > self.newest_arrived {
+                break;
+            }
+            if sent.fate == Fate::InFlight {
+                let due = sent.at + patience;
+                if now < due {
+                    self.loss_timer = Some(self.loss_timer.map_or(due, |timer| timer.min(due)));
+                    break;
+                }
+                let content = sent.content.take_if(|content| content.is_packet());
+                losses.lost.extend(content);
+            }
+            self.early_from = number + 1;
         }
     }
 

@@ -15,6 +15,8 @@ mechanisms! {
         bbr: BbrParameters,
         /// Length of bursts.
         burst: BurstParameters,
+        /// Repair of late packets before they count as lost.
+        early_repair: EarlyRepairParameters,
         /// Playout delay on paths with jitter.
         playout: PlayoutParameters,
         /// Shared bottleneck detection.
@@ -106,6 +108,15 @@ parameters! {
         /// Delay of a call up to which a sender that waited for it makes up for it, beside a burst;
         /// at most half of the minimum RTT, or 64 KiB at the pacing rate.
         late: Duration = ms(8), "ms", 0.0..=1_000.0, "two other programs' turns on a processor";
+    }
+}
+
+parameters! {
+    /// Parameters of the repair of late packets.
+    pub struct EarlyRepairParameters {
+        /// Mean deviations of the RTT by which a packet is late that is sent again, at most the
+        /// reordering window.
+        deviations: f64 = 3.0, "deviations", 0.0..=1e6, "of normal jitter, 1 packet in 120 is as late";
     }
 }
 

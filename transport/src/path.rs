@@ -142,6 +142,7 @@ impl<C: Content> Path<C> {
         parameters: &Parameters,
         now: Instant,
     ) -> Self {
+        let early = parameters.early_repair.deviations;
         Self {
             id,
             address,
@@ -154,7 +155,8 @@ impl<C: Content> Path<C> {
             metered: false,
             rate_up: None,
             state: PathState::Validating,
-            flight: Flight::new(now),
+            // Without congestion control, losses are the only signal that the sender gets.
+            flight: Flight::new(now, (kind != CongestionControlKind::None).then_some(early)),
             arrivals: Arrivals::new(),
             replay: ReplayWindow::new(),
             delay: DelayEstimator::default(),

@@ -46,6 +46,11 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
             "codel_tuning.interval_most=100",
         ],
     ),
+    heuristic(
+        "early-repair",
+        "late packets are sent again before they count as lost",
+        &["early_repair.deviations=1000000"],
+    ),
     heuristic("burst", "shorter bursts where a queue does not hold them", &["burst.enabled=0"]),
     heuristic("rival", "BBR competes with a loss-based flow", &["bbr.competes=0"]),
     heuristic("groups", "BBR on paths of one bottleneck is one flow", &["bbr.groups=0"]),

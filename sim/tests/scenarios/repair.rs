@@ -1,9 +1,11 @@
 //! What is lost of UDP is sent again where a rule asks for it, and only there.
 
+use core::time::Duration;
+
 use crate::common::{assert_sound, both, client_and_gateway, link, observed};
 use mpip_core::{Priority, Rule};
 use mpip_link::{LinkConfig, Loss};
-use mpip_sim::clock::{MILLI, SECOND};
+use mpip_sim::clock::{MILLI, Nanos, SECOND};
 
 /// Packets sent and delivered of 4 Mbit/s of UDP over two paths that lose 5 %.
 fn delivered(repair: bool) -> (u64, u64) {
@@ -32,4 +34,37 @@ fn udp_is_repaired_by_rule() {
     let (sent, came) = delivered(false);
     let share = came as f64 / sent as f64;
     assert!((0.92..0.97).contains(&share), "{came} of {sent}");
+}
+
+/// The delay that 99 of 100 packets stay below, of 4 Mbit/s in order over two paths that take 50
+/// ms, jitter and lose 1 %. Mean of four worlds; `deviations` as in the parameter of early repair.
+fn delay_in_order(deviations: f64) -> Duration {
+    let path = || LinkConfig {
+        jitter: Duration::from_millis(15),
+        loss: Loss::Random(0.01),
+        ..link(10, 50, 100)
+    };
+    let rule = Rule { protocol: Some(17), ordered: Some(true), repair: true, ..Rule::default() };
+    let delay = |seed| -> Nanos {
+        let spec = client_and_gateway(seed, &[both(path()), both(path())])
+            .with_engines(|engine| {
+                engine.rules = vec![rule.clone()];
+                engine.parameters.transport.early_repair.deviations = deviations;
+            })
+            .lasting(20 * SECOND)
+            .with_udp(SECOND, 1_000, 4_000_000);
+        let mut world = observed(spec);
+        world.run_until(22 * SECOND);
+        assert_sound(&world);
+        let mut delays = world.flow(0).delays.clone();
+        delays.sort_unstable();
+        delays[delays.len() * 99 / 100]
+    };
+    Duration::from_nanos((1..=4).map(delay).sum::<Nanos>() / 4)
+}
+
+#[test]
+fn what_follows_a_lost_packet_waits_less_where_late_packets_are_repaired_early() {
+    let (early, never) = (delay_in_order(3.0), delay_in_order(1e6));
+    assert!(early + Duration::from_millis(10) < never, "{early:?}, {never:?}");
 }

@@ -1,7 +1,11 @@
 //! Sent datagrams, their contents, and losses.
 
+use core::time::Duration;
+
 use mpip_types::Instant;
 use mpip_wire::CHALLENGE_DATAGRAM_LEN;
+
+use crate::rate::told_after;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
@@ -36,6 +40,41 @@ impl<C> Sent<C> {
     pub(super) fn is_awaited(&self) -> bool {
         self.fate == Fate::InFlight && !self.probe
     }
+
+    pub(super) fn departure(&self) -> Departure {
+        Departure {
+            at: self.at,
+            delivered: self.delivered,
+            told: self.delivered_told,
+            first_sent_at: self.first_sent_at,
+            app_limited: self.app_limited,
+        }
+    }
+}
+
+/// State of the [`Flight`](super::Flight) when a datagram left. A rate sample covers what has
+/// happened since then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Departure {
+    pub(super) at: Instant,
+    pub(super) delivered: u64,
+    pub(super) told: Option<u32>,
+    pub(super) first_sent_at: Instant,
+    pub(super) app_limited: bool,
+}
+
+impl Departure {
+    /// Time in which the packets of the sample left, and in which they arrived. Their newest
+    /// feedback left at `told`, µs of the receiver's clock, and arrived at `now`.
+    pub(super) fn left_and_arrived_in(&self, now: Instant, told: u32) -> (Duration, Duration) {
+        // The receiver's clock leaves out the jitter of the feedback. After a pause, both times
+        // count from the same instant.
+        let arrived_in = match self.told {
+            Some(before) => told_after(before, told),
+            None => now.since(self.first_sent_at),
+        };
+        (self.at.since(self.first_sent_at), arrived_in)
+    }
 }
 
 /// Memory of one datagram in flight, bytes.
@@ -65,7 +104,7 @@ pub struct LossSummary {
 /// Lost and acknowledged contents, in vectors that the caller reuses.
 #[derive(Debug)]
 pub struct Losses<C> {
-    /// Contents of lost datagrams, oldest first.
+    /// Contents of datagrams that are lost, or so late that they are sent again; oldest first.
     pub lost: Vec<C>,
     /// Acknowledged contents that [report their arrival](crate::Content::reports_arrival).
     pub arrived: Vec<C>,

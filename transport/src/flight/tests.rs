@@ -38,7 +38,7 @@ struct SendingPath {
 
 impl SendingPath {
     fn new() -> Self {
-        Self { flight: Flight::new(ms(0)), losses: Losses::default() }
+        Self { flight: Flight::new(ms(0), Some(3.0)), losses: Losses::default() }
     }
 
     /// Sends `count` packets, one every `every_ms` from `at` on.
@@ -328,4 +328,76 @@ fn control_datagrams_can_be_declared_lost_alone() {
     assert_eq!(path.losses.lost, [Note::Other(1)]);
     assert_eq!(path.flight.in_flight(), 2 * u64::from(SIZE));
     assert_eq!(path.flight.newest(), Some(&Note::Packet(2)));
+}
+
+/// A path that takes 50 ms, and for one packet in 13 up to 80 ms, so that the reordering window is
+/// wide. One packet leaves each ms.
+struct JitteryPath {
+    path: SendingPath,
+    /// When packet [`LATE`](Self::LATE) was sent again, and when it counted as lost, ms; and how
+    /// many losses were spurious. What was lost before it left counts in neither: the path was
+    /// not known well then.
+    again: Vec<u64>,
+    lost: Vec<u64>,
+    spurious: u64,
+}
+
+impl JitteryPath {
+    const LATE: u64 = 500;
+
+    /// Packet [`LATE`](Self::LATE) takes `took` ms, or never arrives.
+    fn run(early: Option<f64>, took: Option<u64>) -> Self {
+        let path = SendingPath { flight: Flight::new(ms(0), early), losses: Losses::default() };
+        let mut run = Self { path, again: Vec::new(), lost: Vec::new(), spurious: 0 };
+        let takes = |n: u64| match n {
+            Self::LATE => took,
+            _ if n.is_multiple_of(13) => Some(60 + n % 21),
+            _ => Some(50),
+        };
+        for at in 0..1_000 {
+            let note = if at == Self::LATE { Note::Packet(0) } else { Note::Other(0) };
+            run.path.flight.on_sent(ms(at), SIZE, true, false, Some(note));
+            for n in at.saturating_sub(200)..=at {
+                if takes(n).is_some_and(|took| n + took == at) {
+                    let spurious = run.path.feedback(at, &[(n, n)]).expect("sent").spurious;
+                    run.note(at, spurious);
+                }
+            }
+            run.path.losses.clear();
+            run.path.flight.on_loss_timer(ms(at), &mut run.path.losses);
+            run.note(at, 0);
+        }
+        run
+    }
+
+    fn note(&mut self, at: u64, spurious: u64) {
+        if at < Self::LATE {
+            return;
+        }
+        self.spurious += spurious;
+        let losses = &self.path.losses;
+        self.again.extend(losses.lost.iter().filter(|note| note.is_packet()).map(|_| at));
+        self.lost.extend((losses.summary.packets > 0).then_some(at));
+    }
+}
+
+#[test]
+fn a_late_packet_is_sent_again_once_and_counts_as_lost_later() {
+    let run = JitteryPath::run(Some(3.0), None);
+    let (&[again], &[lost]) = (&run.again[..], &run.lost[..]) else {
+        panic!("sent again at {:?}, lost at {:?}", run.again, run.lost);
+    };
+    assert!(again + 10 <= lost, "{again} ms, {lost} ms");
+    // Not before others have arrived that left as early.
+    assert!(again >= JitteryPath::LATE + 60, "{again} ms");
+    let never = JitteryPath::run(None, None);
+    assert_eq!((never.again, never.lost), (vec![lost], vec![lost]));
+}
+
+#[test]
+fn a_packet_that_arrives_after_it_was_sent_again_was_not_lost() {
+    let run = JitteryPath::run(Some(1.0), Some(75));
+    assert_eq!((run.again.len(), run.lost.len(), run.spurious), (1, 0, 0));
+    // What left in the last 50 ms.
+    assert!(run.path.flight.in_flight() <= 55 * u64::from(SIZE));
 }
