@@ -177,6 +177,8 @@ struct Trial {
     narrow: bool,
     /// What the previous set carried, inner bytes/s.
     reference: u64,
+    /// That was still growing: any set would seem to be better than the one before.
+    grew: bool,
     /// Start of the measurement.
     settled: Instant,
     /// Bytes and periods since the trial began, and since the measurement started.
@@ -186,7 +188,14 @@ struct Trial {
 
 impl Trial {
     fn new(reference: u64) -> Self {
-        Self { narrow: true, reference, settled: Instant::ZERO, begun: (0, 0), counted: (0, 0) }
+        Self {
+            narrow: true,
+            reference,
+            grew: false,
+            settled: Instant::ZERO,
+            begun: (0, 0),
+            counted: (0, 0),
+        }
     }
 
     /// Bytes per second, and their ratio to the reference.
@@ -469,12 +478,13 @@ impl Guard {
         // RTT.
         let lately = mean(&self.counts, (periods / 4).max(least)).unwrap_or(0);
         let counts = self.counts.range(self.counts.len() - periods as usize..);
-        let first_half = counts.take(periods as usize / 2).sum();
-        let carried = carried.max(lately).max(per_second(first_half, periods / 2));
+        let first_half = per_second(counts.take(periods as usize / 2).sum(), periods / 2);
+        let grew = lately as f64 >= first_half as f64 * parameters.better;
+        let carried = carried.max(lately).max(first_half);
         let rest = (kept - left) as f64;
         if (rest * parameters.least..rest * parameters.harm).contains(&(carried as f64)) {
             suspects.into_iter().for_each(|entry| entry.role = Role::ExcludedForTrial);
-            self.start(now, Trial::new(carried));
+            self.start(now, Trial { grew, ..Trial::new(carried) });
         }
     }
 
@@ -517,8 +527,11 @@ impl Guard {
             match (entry.role, better) {
                 (Role::ExcludedForTrial, true) => {
                     let trickle = (entry.view.rate as f64) < kept as f64 * parameters.trickle;
-                    entry.pause =
-                        parameters.pause * if trickle { parameters.trickle_pause } else { 1 };
+                    entry.pause = match (trickle, trial.grew) {
+                        (true, _) => parameters.pause * parameters.trickle_pause,
+                        (false, true) => parameters.again,
+                        (false, false) => parameters.pause,
+                    };
                     entry.excess = None;
                     entry.leave_out(now, kept, (with, without));
                     verdicts.push(verdict(entry, true, "the others carry more without it"));

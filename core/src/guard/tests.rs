@@ -99,6 +99,24 @@ fn a_path_that_does_harm_is_left_out_within_seconds() {
     assert_eq!(world.guard.figures(world.now, 0), None, "it is used");
 }
 
+/// Two like paths of 1.1 MB/s, of the second of which hardly anything is known yet. The transfer
+/// grows by 2 % in each period: without that path it still grows beyond what all carried before.
+#[test]
+fn a_path_that_was_left_out_while_the_transfer_grew_is_soon_tried_again() {
+    let first = View { rate: 1_100_000, ..GOOD };
+    let second = View { rate: 200_000, ..BAD };
+    let mut world = World::new(&[first, second], |views, used| {
+        let periods = views[0].carried / 10_000;
+        let grown = 250_000.0 * 1.02_f64.powi(periods as i32);
+        let most = if used.len() == 2 { 2_100_000.0 } else { 1_050_000.0 };
+        grown.min(most) as u64
+    });
+    world.run(8);
+    assert_eq!(world.guard.part(1), Role::LeftOut);
+    world.run(8);
+    assert_eq!(world.guard.part(1), Role::Used);
+}
+
 #[test]
 fn a_path_left_out_for_a_trial_may_return() {
     let mut world = World::new(&[GOOD, BAD], harm);
