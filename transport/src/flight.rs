@@ -439,10 +439,15 @@ impl<C: Content> Flight<C> {
     /// Reordering window: time beyond the usual RTT after which an overtaken packet counts as lost.
     pub fn reordering_window(&self) -> Duration {
         let learned = self.lateness[0].max(self.lateness[1]);
-        let least = (self.typical() / 4).max(MIN_WINDOW);
+        let least = self.least_window();
         // One outlier in thousands, or an outage, must not set the window.
         let bound = least * 2 + self.mean_rtt.deviation() * 4;
         least.max((learned + learned / 4).min(bound))
+    }
+
+    /// The reordering window of a path that does not reorder (RFC 8985, section 6.2).
+    fn least_window(&self) -> Duration {
+        (self.typical() / 4).max(MIN_WINDOW)
     }
 
     /// The usual RTT of all packets, also of reordered ones.
@@ -461,13 +466,6 @@ impl<C: Content> Flight<C> {
         let late = self.lateness[0].max(self.lateness[1]);
         let deviation = self.mean_rtt.deviation();
         (late >= deviation).then(|| (self.typical() - self.rtt.smoothed(), deviation))
-    }
-
-    /// Time beyond the usual RTT after which an overtaken packet is repaired, although it need not
-    /// be lost: what follows waits for it.
-    fn early_window(&self, deviations: f64) -> Duration {
-        let least = (self.typical() / 4).max(MIN_WINDOW);
-        least.max(self.mean_rtt.deviation().mul_f64(deviations))
     }
 
     /// Detects losses among packets that left before the newest arrival; sets the loss timer for
@@ -513,10 +511,11 @@ impl<C: Content> Flight<C> {
         }
     }
 
-    /// Takes the contents of late packets with an index below `end`, to be sent again. These
-    /// packets stay in flight: whether they are lost is not known.
+    /// Takes the contents of late packets with an index below `end`, to be sent again, because what
+    /// follows waits for them. These packets stay in flight: whether they are lost is not known.
     fn repair_early(&mut self, now: Instant, end: usize, deviations: f64, losses: &mut Losses<C>) {
-        let patience = self.typical() + self.early_window(deviations);
+        let late = self.least_window().max(self.mean_rtt.deviation().mul_f64(deviations));
+        let patience = self.typical() + late;
         let from = (self.early_from.saturating_sub(self.base) as usize).max(self.first_in_flight());
         let from = from.min(end);
         for (number, sent) in (self.base + from as u64..).zip(self.sent.range_mut(from..end)) {
