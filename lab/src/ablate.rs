@@ -6,10 +6,10 @@
 //! that a table repeats, whatever the number of threads.
 
 use std::io;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
 use mpip_core::Parameters;
@@ -20,6 +20,7 @@ use self::outcome::Outcome;
 use self::table::Row;
 use crate::parameters::set;
 use crate::progress::Work;
+use crate::side_by_side;
 
 mod cases;
 mod heuristics;
@@ -34,7 +35,7 @@ pub(crate) struct Options {
     sets: u64,
     /// Threads (default: all processors)
     #[arg(long)]
-    jobs: Option<usize>,
+    jobs: Option<NonZeroU32>,
     /// Only these mechanisms, separated by commas; `--list` shows them
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -80,7 +81,7 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     }
     let scenarios = if options.random_only { Vec::new() } else { cases::scenarios() };
     let cases = [scenarios, cases::random(options.sets)].concat();
-    let outcomes = run_all(&cases, &variants, options.jobs);
+    let outcomes = run_all(&cases, &variants, side_by_side::threads(options.jobs))?;
     let names = chosen.iter().map(|heuristic| heuristic.name);
     let names: Vec<&str> = ["all on", "other seed"].into_iter().chain(names).collect();
     let rows: Vec<Row> =
@@ -99,39 +100,25 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
 
 /// The outcome of each case by row: all on, all on with other seeds (which shows what chance does),
 /// and the variants.
-fn run_all(cases: &[Case], variants: &[Parameters], jobs: Option<usize>) -> Vec<Vec<Outcome>> {
+fn run_all(cases: &[Case], variants: &[Parameters], jobs: u32) -> io::Result<Vec<Vec<Outcome>>> {
     let rows = variants.len() + 1;
     let total = rows * cases.len();
     let outcomes = Mutex::new(vec![vec![Outcome::default(); cases.len()]; rows]);
-    let next = AtomicUsize::new(0);
     let work = Work::new("simulated worlds", total);
-    let worker = || {
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= total {
-                return;
-            }
-            // Case by case, so that an estimate of the time holds early.
-            let (index, row) = (number / rows, number % rows);
-            let case = &cases[index];
-            let outcome = match row {
-                0 => case.run(&variants[0], 0),
-                1 => case.run(&variants[0], 1),
-                row => case.run(&variants[row - 1], 0),
-            };
-            if let Ok(mut outcomes) = outcomes.lock() {
-                outcomes[row][index] = outcome;
-            }
-            work.one();
-        }
-    };
-    let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.max(1) {
-            scope.spawn(worker);
-        }
-    });
-    outcomes.into_inner().unwrap_or_default()
+    side_by_side::each(0..total, jobs, |number| {
+        // Case by case, so that an estimate of the time holds early.
+        let (index, row) = (number / rows, number % rows);
+        let case = &cases[index];
+        let outcome = match row {
+            0 => case.run(&variants[0], 0),
+            1 => case.run(&variants[0], 1),
+            row => case.run(&variants[row - 1], 0),
+        };
+        outcomes.lock().unwrap_or_else(PoisonError::into_inner)[row][index] = outcome;
+        work.one();
+        Ok(())
+    })?;
+    Ok(outcomes.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 #[cfg(test)]
@@ -154,7 +141,7 @@ mod tests {
         let cases: Vec<Case> = cases::random(1).into_iter().take(1).collect();
         let off = set(Parameters::default(), &["earliest.waits=0"]).expect("it exists");
         let variants = [Parameters::default(), off];
-        let run = |jobs| run_all(&cases, &variants, Some(jobs));
+        let run = |jobs| run_all(&cases, &variants, jobs).expect("no error");
         let outcomes = run(1);
         assert_eq!(outcomes, run(2));
         assert!(outcomes.iter().all(|row| row[0].share > 0.1), "{outcomes:?}");

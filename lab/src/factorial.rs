@@ -11,8 +11,7 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use mpip_sim::measure::{Scenario, Subject, limit, measure};
@@ -23,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::unix_time;
 use crate::environment::Environment;
 use crate::progress::Work;
+use crate::side_by_side;
 
 pub(crate) mod balia;
 mod design;
@@ -164,10 +164,6 @@ pub(crate) fn read(directory: &Path) -> io::Result<Vec<CellResult>> {
     read_file(&directory.join(FILE))
 }
 
-fn workers() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
 /// What to run: cells and their repetitions by number, each for at most `longest` seconds.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
@@ -200,7 +196,7 @@ impl Plan {
             COST.mul_f64((seconds as f64 + start) * both + tcp / 2.0)
         };
         let total: Duration = self.left(&read(directory)?).into_iter().map(cost).sum();
-        Ok(total / workers() as u32)
+        Ok(total / side_by_side::threads(None))
     }
 
     /// Runs what has no result yet, on all processors.
@@ -225,34 +221,21 @@ fn run_all<M: Serialize>(
     std::fs::create_dir_all(directory)?;
     let file = OpenOptions::new().create(true).append(true).open(directory.join(file))?;
     let file = Mutex::new(file);
-    let next = AtomicUsize::new(0);
-    let workers = workers();
     let commit = Environment::here().commit;
     let work = Work::new("factorial", todo.len());
-    std::thread::scope(|scope| {
-        let worker = || -> io::Result<()> {
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                let Some((number, cell, seconds)) = todo.get(index) else { return Ok(()) };
-                let (measured, violations) = one(cell, *number, *seconds);
-                let mut line = serde_json::to_string(&Run {
-                    number: *number,
-                    cell: cell.clone(),
-                    seconds: *seconds as f64,
-                    measured,
-                    violations,
-                    origin: Origin { commit: commit.clone(), time: unix_time() },
-                })?;
-                line.push('\n');
-                let mut file = file.lock().map_err(|_| io::Error::other("a worker panicked"))?;
-                file.write_all(line.as_bytes())?;
-                work.one();
-            }
-        };
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
-        for worker in workers {
-            worker.join().map_err(|_| io::Error::other("a worker panicked"))??;
-        }
+    side_by_side::each(todo, side_by_side::threads(None), |(number, cell, seconds)| {
+        let (measured, violations) = one(cell, *number, *seconds);
+        let mut line = serde_json::to_string(&Run {
+            number: *number,
+            cell: cell.clone(),
+            seconds: *seconds as f64,
+            measured,
+            violations,
+            origin: Origin { commit: commit.clone(), time: unix_time() },
+        })?;
+        line.push('\n');
+        file.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes())?;
+        work.one();
         Ok(())
     })
 }

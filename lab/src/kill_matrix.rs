@@ -140,14 +140,15 @@ fn run_cells(cells: &[Cell], directory: &Path) -> io::Result<Vec<Outcome>> {
         worlds.len(),
         planned.as_secs().div_ceil(60)
     );
-    let mut progress = Progress::new(cells.len(), planned);
+    let progress = Progress::new(cells.len(), planned);
     let mut outcomes = Vec::new();
     for cells in worlds {
         let mut world = None;
         let mut planned = CELL + WORLD;
         for cell in cells {
             let mut outcome = Outcome::new(*cell, &commit);
-            progress.begin(&table::name(&outcome));
+            let name = table::name(&outcome);
+            progress.begin(&name, planned);
             let up = match world.take() {
                 Some(world) => Ok(world),
                 None => World::build(cell.via, cell.paths, &work.path),
@@ -157,7 +158,7 @@ fn run_cells(cells: &[Cell], directory: &Path) -> io::Result<Vec<Outcome>> {
                 Ok(up) => world = outcome.faults().is_empty().then_some(up),
                 Err(error) => outcome.error = error.to_string().lines().next().map(str::to_owned),
             }
-            progress.end(planned, &one_line(&outcome));
+            progress.end(&name, &one_line(&outcome));
             planned = CELL;
             let mut line = serde_json::to_string(&outcome)?;
             line.push('\n');

@@ -62,6 +62,7 @@ mod scenario;
 mod scenarios;
 mod sender;
 mod shell;
+mod side_by_side;
 mod simulated;
 mod statistics;
 mod stream;
@@ -143,6 +144,10 @@ enum Command {
         /// Directory of the results. Runs with a result there are not repeated.
         #[arg(long, default_value = "results")]
         out: PathBuf,
+        /// How many runs to make at once where their links are slow: up to a goodput of
+        /// 400 Mbit/s together. It is stored with the results.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+        jobs: u32,
         /// Writes the summary as JSON.
         #[arg(long)]
         json: Option<PathBuf>,
@@ -174,6 +179,10 @@ enum Command {
         /// Directory of the results.
         #[arg(long, default_value = "results")]
         out: PathBuf,
+        /// How many runs to make at once where their links are slow: up to a goodput of
+        /// 400 Mbit/s together. It is stored with the results.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+        jobs: u32,
         /// Counts runs even if the processors were busy.
         #[arg(long)]
         allow_busy: bool,
@@ -195,6 +204,10 @@ enum Command {
         /// Directory of the results. Runs with a result there are not repeated.
         #[arg(long, default_value = "results")]
         out: PathBuf,
+        /// How many runs to make at once where their links are slow: up to a goodput of
+        /// 400 Mbit/s together. It is stored with the results.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+        jobs: u32,
         /// Takes results of TCP and MPTCP from this directory too, and measures only mpip.
         #[arg(long)]
         baseline: Option<PathBuf>,
@@ -347,6 +360,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
             pcap,
             again,
             allow_busy,
+            jobs,
         } => {
             let scenarios: Vec<_> =
                 scenarios.iter().map(|name| scenarios::find(name)).collect::<Result<_, _>>()?;
@@ -361,12 +375,13 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
                 senders,
                 longest: seconds.map(Duration::from_secs),
                 simulated: place == Place::Sim,
+                jobs,
                 netem: links == Links::Netem,
                 ..run::Options::default()
             };
             return run_scenarios(&options.adapt(scenarios), &options, json.as_deref());
         }
-        Command::Reproduce { quick, set, systems, links, out, allow_busy } => {
+        Command::Reproduce { quick, set, systems, links, out, jobs, allow_busy } => {
             let set =
                 set.unwrap_or_else(|| if quick { "quick" } else { reproduce::FULL }.to_owned());
             let options = run::Options {
@@ -374,6 +389,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
                 repetitions: quick.then_some(1),
                 longest: quick.then_some(Duration::from_secs(8)),
                 directory: out,
+                jobs,
                 allow_busy,
                 netem: links == Links::Netem,
                 ..run::Options::default()
@@ -413,6 +429,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
             again,
             markdown,
             allow_busy,
+            jobs,
         } => {
             let options = run::Options {
                 systems,
@@ -423,6 +440,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
                 congestion_control,
                 again,
                 allow_busy,
+                jobs,
                 ..run::Options::default()
             };
             figures::run(&figures::Wanted { cases, show, cells, markdown }, &options)?;

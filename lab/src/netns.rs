@@ -107,7 +107,7 @@ fn remove(name: &str) {
     let _ = command::run(&["ip", "netns", "del", name]);
 }
 
-/// The directory for files of a run of process `owner`: keys, sockets, logs.
+/// The directory for files of process `owner`: keys, sockets, logs.
 pub(crate) fn work_directory(owner: u32) -> PathBuf {
     std::env::temp_dir().join(format!("{PREFIX}{owner}"))
 }

@@ -1,10 +1,10 @@
-//! Progress on standard error: of a series of runs, a bar on a terminal, else a line for each run;
-//! of work on several threads, how much of it is done.
+//! Progress on standard error: of a series of runs, a line for each that has ended, and on a
+//! terminal a bar; of work on several threads, how much of it is done.
 
 use std::io::{IsTerminal, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -15,14 +15,45 @@ const WIDTH: usize = 24;
 const FIRST: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// The runs of a series, by their planned times.
+/// The runs of a series, one after the other or side by side, by their planned times.
 pub(crate) struct Progress {
-    total: Duration,
-    done: Duration,
-    count: usize,
-    number: usize,
+    state: Arc<Mutex<State>>,
     terminal: bool,
     bar: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
+}
+
+struct State {
+    total: Duration,
+    /// Planned time of the runs that have ended.
+    done: Duration,
+    count: usize,
+    ended: usize,
+    running: Vec<Run>,
+}
+
+struct Run {
+    name: String,
+    start: Instant,
+    planned: Duration,
+}
+
+impl State {
+    /// The bar. Runs side by side share the time that passes.
+    fn bar(&self) -> String {
+        let sharing = u32::try_from(self.running.len()).unwrap_or(u32::MAX).max(1);
+        let begun = self.running.iter().map(|run| run.planned.min(run.start.elapsed() / sharing));
+        bar(self.total, self.done + begun.sum::<Duration>())
+    }
+
+    /// What runs now.
+    fn line(&self) -> Option<String> {
+        let (first, others) = self.running.split_first()?;
+        let more = match others.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        Some(format!("{} {}/{} {}{more}", self.bar(), self.ended + 1, self.count, first.name))
+    }
 }
 
 fn minutes(time: Duration) -> String {
@@ -41,48 +72,65 @@ impl Progress {
     /// A series of `count` runs with a planned total time.
     pub(crate) fn new(count: usize, total: Duration) -> Self {
         let terminal = std::io::stderr().is_terminal();
-        Self { total, done: Duration::ZERO, count, number: 0, terminal, bar: None }
+        let state = State { total, done: Duration::ZERO, count, ended: 0, running: Vec::new() };
+        let state = Arc::new(Mutex::new(state));
+        let bar = terminal.then(|| {
+            let state = Arc::clone(&state);
+            let (sender, stop) = mpsc::channel();
+            let draw = move || {
+                while stop.recv_timeout(DRAW) == Err(RecvTimeoutError::Timeout) {
+                    if let Some(line) = lock(&state).line() {
+                        eprint!("\r\x1b[K{line}");
+                        let _ = std::io::stderr().flush();
+                    }
+                }
+            };
+            (sender, std::thread::spawn(draw))
+        });
+        Self { state, terminal, bar }
     }
 
     /// A run that has its result already.
-    pub(crate) fn skip(&mut self, planned: Duration) {
-        self.number += 1;
-        self.done += planned;
+    pub(crate) fn skip(&self, planned: Duration) {
+        let mut state = lock(&self.state);
+        state.ended += 1;
+        state.done += planned;
     }
 
-    /// A run begins.
-    pub(crate) fn begin(&mut self, name: &str) {
-        self.number += 1;
-        let head = format!("{}/{} {name}", self.number, self.count);
-        if !self.terminal {
-            eprint!("{} {head}: ", bar(self.total, self.done));
-            return;
-        }
-        let (total, done, start) = (self.total, self.done, Instant::now());
-        let (sender, stop) = mpsc::channel();
-        let draw = move || {
-            loop {
-                eprint!("\r\x1b[K{} {head}", bar(total, done + start.elapsed()));
-                let _ = std::io::stderr().flush();
-                match stop.recv_timeout(DRAW) {
-                    Err(RecvTimeoutError::Timeout) => {}
-                    Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
-                }
-            }
-            eprint!("\r\x1b[K{head}: ");
-        };
-        self.bar = Some((sender, std::thread::spawn(draw)));
+    /// A run begins. Its name is that of no other that runs.
+    pub(crate) fn begin(&self, name: &str, planned: Duration) {
+        let run = Run { name: name.to_owned(), start: Instant::now(), planned };
+        lock(&self.state).running.push(run);
     }
 
     /// It has ended, with this result.
-    pub(crate) fn end(&mut self, planned: Duration, result: &str) {
+    pub(crate) fn end(&self, name: &str, result: &str) {
+        let mut state = lock(&self.state);
+        state.ended += 1;
+        if let Some(index) = state.running.iter().position(|run| run.name == name) {
+            let run = state.running.remove(index);
+            state.done += run.planned;
+        }
+        let head = format!("{}/{} {name}", state.ended, state.count);
+        if self.terminal {
+            eprintln!("\r\x1b[K{head}: {result}");
+        } else {
+            eprintln!("{} {head}: {result}", state.bar());
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
         if let Some((sender, thread)) = self.bar.take() {
             drop(sender);
             let _ = thread.join();
         }
-        eprintln!("{result}");
-        self.done += planned;
     }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Work whose parts are done on several threads. It is told of from the third second on, until this
@@ -157,6 +205,21 @@ mod tests {
         let work = Work::new("nothing", 2);
         work.one();
         assert_eq!(work.done.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn runs_side_by_side_are_counted_when_they_end() {
+        let second = Duration::from_secs(1);
+        let progress = Progress::new(3, second * 3);
+        progress.skip(second);
+        progress.begin("a", second);
+        progress.begin("b", second);
+        let line = lock(&progress.state).line().expect("two run");
+        assert!(line.ends_with("2/3 a and 1 more"), "{line}");
+        progress.end("a", "well");
+        let state = lock(&progress.state);
+        assert!(state.line().expect("one runs").ends_with("3/3 b"));
+        assert_eq!((state.ended, state.done), (2, second * 2));
     }
 
     #[test]

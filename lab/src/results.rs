@@ -65,8 +65,16 @@ pub(crate) struct RunResult {
     /// Accuracy of the emulator on this machine, if it was measured before.
     #[serde(default)]
     pub(crate) calibration: Option<Calibration>,
+    /// How many runs could be made at once.
+    #[serde(default = "one")]
+    pub(crate) side_by_side: u32,
     /// Why the run does not count; empty if it counts.
     pub(crate) invalid: Vec<String>,
+}
+
+/// Earlier results are of runs one after the other.
+fn one() -> u32 {
+    1
 }
 
 impl RunResult {
@@ -157,6 +165,7 @@ pub(crate) mod tests {
             estimates: Vec::new(),
             status: serde_json::Value::Null,
             calibration: None,
+            side_by_side: 1,
             invalid: Vec::new(),
         }
     }

@@ -9,10 +9,10 @@
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
 use mpip_core::Parameters;
@@ -20,6 +20,7 @@ use mpip_sim::clock::SECOND;
 
 use self::measured::Plan;
 use crate::progress::Work;
+use crate::side_by_side;
 
 pub(crate) mod distribution;
 mod explain;
@@ -51,7 +52,7 @@ pub(crate) struct Options {
     senders: Vec<String>,
     /// On kernels instead of in the simulator, in real time, and kernel MPTCP beside; short
     /// transfers are TCP's only
-    #[arg(long, conflicts_with_all = ["with", "path", "seconds", "explain", "jobs"])]
+    #[arg(long, conflicts_with_all = ["with", "path", "seconds", "explain"])]
     kernel: bool,
     /// Counts runs on kernels even if the processors were busy
     #[arg(long)]
@@ -62,9 +63,9 @@ pub(crate) struct Options {
     /// Leaves the short transfers out
     #[arg(long)]
     bulk_only: bool,
-    /// Threads (default: all processors)
+    /// Threads (default: all processors); on kernels, runs at once as with `run` (default: 1)
     #[arg(long)]
-    jobs: Option<usize>,
+    jobs: Option<NonZeroU32>,
     /// Other values of parameters, as `mechanism.parameter=value`; such results are not stored
     #[arg(long)]
     with: Vec<String>,
@@ -124,7 +125,8 @@ impl Options {
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     let (senders, seeds) = (options.senders(), options.seeds());
     if options.kernel {
-        let run = kernel::options(&options.out, options.allow_busy);
+        let jobs = options.jobs.map_or(1, NonZeroU32::get);
+        let run = kernel::options(&options.out, jobs, options.allow_busy);
         let plan = kernel::Plan { run, show: options.show, short: !options.bulk_only };
         let results = kernel::measure(seeds, &senders, &plan)?;
         let known = read(&options.out)?;
@@ -162,7 +164,7 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
         let left = left.map(|(seed, name)| Ok((options.set(seed)?, name)));
         let left = left.collect::<io::Result<Vec<_>>>()?;
         let out = stored.then_some(options.out.as_path());
-        let new = run_all(&left, &plan, options.jobs, out)?;
+        let new = run_all(&left, &plan, side_by_side::threads(options.jobs), out)?;
         // A result with short transfers takes the place of one without.
         results.retain(|old| !new.iter().any(|n| (n.seed, &n.sender) == (old.seed, &old.sender)));
         results.extend(new);
@@ -227,45 +229,27 @@ fn write(file: &mut File, result: &Measured) -> io::Result<()> {
 fn run_all(
     cases: &[(Set, &String)],
     plan: &Plan,
-    jobs: Option<usize>,
+    jobs: u32,
     out: Option<&Path>,
 ) -> io::Result<Vec<Measured>> {
     let file = match out {
         Some(directory) if !cases.is_empty() => Some(open(directory)?),
         _ => None,
     };
-    let shared = Mutex::new((Vec::new(), file, Ok(())));
-    let next = AtomicUsize::new(0);
+    let shared = Mutex::new((Vec::new(), file));
     let work = Work::new("simulated link sets", cases.len());
-    let worker = || {
-        while let Some((set, sender)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let result = measured::measure(set, sender, plan);
-            let Ok(mut shared) = shared.lock() else { return };
-            let (results, file, failed) = &mut *shared;
-            let written = result.and_then(|result| {
-                if let Some(file) = file {
-                    write(file, &result)?;
-                }
-                results.push(result);
-                Ok(())
-            });
-            if let Err(error) = written {
-                *failed = Err(error);
-                next.store(cases.len(), Ordering::Relaxed);
-                return;
-            }
-            work.one();
+    side_by_side::each(cases, jobs, |(set, sender)| {
+        let result = measured::measure(set, sender, plan)?;
+        let (results, file) = &mut *shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = file {
+            write(file, &result)?;
         }
-    };
-    let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.max(1) {
-            scope.spawn(worker);
-        }
-    });
-    let (results, _, failed) =
-        shared.into_inner().map_err(|_| io::Error::other("a run panicked"))?;
-    failed.map(|()| results)
+        results.push(result);
+        work.one();
+        Ok(())
+    })?;
+    let (results, _) = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(results)
 }
 
 #[cfg(test)]

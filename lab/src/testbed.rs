@@ -10,6 +10,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::command;
@@ -19,6 +20,9 @@ use crate::scenario::Scenario;
 
 /// Real-time priority of the links process. Traffic generators have ordinary priority.
 const EMULATOR_PRIORITY: &str = "50";
+
+/// How many topologies this process has built. Those that are there at once need different names.
+static BUILT: AtomicU32 = AtomicU32::new(0);
 
 /// The links process.
 struct LinksProcess {
@@ -85,12 +89,14 @@ pub(crate) struct Testbed {
 impl Testbed {
     /// Builds the topology of the scenario in `setup`.
     pub(crate) fn build(scenario: &Scenario, setup: &Setup) -> io::Result<Self> {
-        let network = Namespace::create("net")?;
+        let number = BUILT.fetch_add(1, Ordering::Relaxed);
+        let create = |name: &str| Namespace::create(&format!("{number}-{name}"));
+        let network = create("net")?;
         let process = LinksProcess::start(&network, setup)?;
         let hosts = scenario
             .hosts()
             .iter()
-            .map(|host| Ok(((*host).to_owned(), Namespace::create(host)?)))
+            .map(|host| Ok(((*host).to_owned(), create(host)?)))
             .collect::<io::Result<Vec<_>>>()?;
         let testbed = Self { scenario: scenario.clone(), process, hosts, _network: network };
         for (_, host) in &testbed.hosts {

@@ -7,7 +7,6 @@
 
 use std::fmt::Write as _;
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use mpip_sim::world::{Observe, World};
 use crate::progress::Work;
 use crate::run::limit_of;
 use crate::subject::subjects;
-use crate::{scenarios, simulated};
+use crate::{scenarios, side_by_side, simulated};
 
 /// Senders: names of [`TcpControl::from_name`].
 const SENDERS: &str = "cubic,cubic-plain,reno,cubic-l2,reno-l2,reno-l1,bbr";
@@ -196,40 +195,28 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
     let senders = &options.senders;
     let sums = Mutex::new(vec![vec![Sums::default(); senders.len()]; rows.len()]);
     let each = senders.len() * options.repetitions as usize * 2;
-    let next = AtomicUsize::new(0);
     let progress = Work::new("simulated worlds", rows.len() * each);
-    let work = || -> Result<(), String> {
-        loop {
-            let job = next.fetch_add(1, Ordering::Relaxed);
-            let (row, rest) = (job / each, job % each);
-            let Some(what) = rows.get(row) else { return Ok(()) };
-            let (on, rest) = (rest % 2, rest / 2);
-            let (sender, repetition) = (rest % senders.len(), rest / senders.len());
-            let (spec, limit) = what.world(&senders[sender], repetition as u32, options.seconds)?;
-            let mut spec = spec.with_engines(|engine| engine.ack_thinning = on == 1);
-            // Where links have no randomness, runs would be the same.
-            let shift = repetition as u64 * SHIFT;
-            for flow in &mut spec.flows {
-                flow.start += shift;
-                flow.stop += shift;
-            }
-            let ratio = ratio(spec, limit, shift, options.seconds)
-                .map_err(|error| format!("{}, {}: {error}", what.name(), senders[sender]))?;
-            let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
-            sums[row][sender].add(on, ratio);
-            drop(sums);
-            progress.one();
+    side_by_side::each(0..rows.len() * each, side_by_side::threads(None), |job| {
+        let (row, rest) = (job / each, job % each);
+        let (on, rest) = (rest % 2, rest / 2);
+        let (sender, repetition) = (rest % senders.len(), rest / senders.len());
+        let what = &rows[row];
+        let (spec, limit) = what
+            .world(&senders[sender], repetition as u32, options.seconds)
+            .map_err(io::Error::other)?;
+        let mut spec = spec.with_engines(|engine| engine.ack_thinning = on == 1);
+        // Where links have no randomness, runs would be the same.
+        let shift = repetition as u64 * SHIFT;
+        for flow in &mut spec.flows {
+            flow.start += shift;
+            flow.stop += shift;
         }
-    };
-    std::thread::scope(|scope| {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().try_for_each(|worker| {
-            worker
-                .join()
-                .map_err(|_| io::Error::other("a worker panicked"))?
-                .map_err(io::Error::other)
-        })
+        let ratio = ratio(spec, limit, shift, options.seconds).map_err(|error| {
+            io::Error::other(format!("{}, {}: {error}", what.name(), senders[sender]))
+        })?;
+        sums.lock().unwrap_or_else(PoisonError::into_inner)[row][sender].add(on, ratio);
+        progress.one();
+        Ok(())
     })?;
     drop(progress);
     let sums = sums.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -3,8 +3,12 @@
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::netns;
+
+/// How many this process has made.
+static MADE: AtomicU32 = AtomicU32::new(0);
 
 /// A directory for keys and sockets that only its owner can enter. Removed when dropped.
 pub(crate) struct WorkDirectory {
@@ -12,9 +16,10 @@ pub(crate) struct WorkDirectory {
 }
 
 impl WorkDirectory {
-    /// Makes the directory of this process.
+    /// Makes a directory in that of this process.
     pub(crate) fn create() -> io::Result<Self> {
-        let path = netns::work_directory(std::process::id());
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let path = netns::work_directory(std::process::id()).join(number.to_string());
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
         Ok(Self { path })
     }
@@ -23,5 +28,7 @@ impl WorkDirectory {
 impl Drop for WorkDirectory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.path);
+        // Fails while other runs have theirs in it.
+        let _ = self.path.parent().map(std::fs::remove_dir);
     }
 }

@@ -170,9 +170,10 @@ fn goodput(run: &RunResult) -> f64 {
 }
 
 /// For [`Plan`]. The runs of a sweep have a directory of their own in `directory`.
-pub(super) fn options(directory: &Path, allow_busy: bool) -> run::Options {
+pub(super) fn options(directory: &Path, jobs: u32, allow_busy: bool) -> run::Options {
     run::Options {
         directory: directory.join("sweep-kernel"),
+        jobs,
         allow_busy,
         ..run::Options::default()
     }

@@ -71,7 +71,7 @@ fn a_result_repeats_and_goes_through_the_file() {
     let directory = std::env::temp_dir().join(format!("mpip-sweep-{}", std::process::id()));
     let name = "bbr".to_owned();
     let cases = [(set.clone(), &name)];
-    let new = run_all(&cases, &plan(true), Some(2), Some(&directory)).expect("it is written");
+    let new = run_all(&cases, &plan(true), 2, Some(&directory)).expect("it is written");
     assert_eq!(new[0].short.len(), measured::SIZES.len());
     assert_eq!(read(&directory).expect("it is read"), new);
     let again = measure(&set, "bbr", &plan(true)).expect("there is such a sender");
@@ -82,7 +82,7 @@ fn a_result_repeats_and_goes_through_the_file() {
     std::fs::write(&path, torn).expect("it is written");
     assert_eq!(read(&directory).expect("it is read").len(), 1);
     let other = "reno".to_owned();
-    run_all(&[(set, &other)], &plan(false), Some(1), Some(&directory)).expect("written");
+    run_all(&[(set, &other)], &plan(false), 1, Some(&directory)).expect("written");
     assert_eq!(read(&directory).expect("it is read").len(), 2);
     std::fs::remove_dir_all(&directory).expect("it is removed");
 }
