@@ -37,7 +37,8 @@ pub(crate) struct View {
     pub(crate) carried: u64,
 }
 
-/// Inner bytes sent in a period, without our retransmissions.
+/// Inner bytes of transfers sent in a period, without our retransmissions. Voice and keystrokes say
+/// nothing about what the paths carry.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Period {
     /// All bytes, including retransmissions of the inner TCP: what a set of paths could carry.
@@ -45,7 +46,7 @@ pub(crate) struct Period {
     pub(crate) left: u64,
     /// Bytes sent for the first time: what a set of paths really carries.
     pub(crate) new: u64,
-    /// Data was queued or in flight.
+    /// Packets were queued or in flight.
     pub(crate) load: bool,
 }
 
@@ -177,8 +178,6 @@ struct Trial {
     narrow: bool,
     /// What the previous set carried, inner bytes/s.
     reference: u64,
-    /// That was still growing: any set would seem to be better than the one before.
-    grew: bool,
     /// Start of the measurement.
     settled: Instant,
     /// Bytes and periods since the trial began, and since the measurement started.
@@ -188,14 +187,7 @@ struct Trial {
 
 impl Trial {
     fn new(reference: u64) -> Self {
-        Self {
-            narrow: true,
-            reference,
-            grew: false,
-            settled: Instant::ZERO,
-            begun: (0, 0),
-            counted: (0, 0),
-        }
+        Self { narrow: true, reference, settled: Instant::ZERO, begun: (0, 0), counted: (0, 0) }
     }
 
     /// Bytes per second, and their ratio to the reference.
@@ -236,14 +228,23 @@ impl Trial {
     }
 }
 
+/// What is remembered of a period with load.
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    /// Inner bytes sent for the first time.
+    bytes: u64,
+    /// Delivery rate of the paths in use, bytes/s.
+    kept: u64,
+}
+
 /// The guard: leaves out paths that do harm.
 #[derive(Debug)]
 pub(crate) struct Guard {
     parameters: GuardParameters,
     entries: Vec<Entry>,
     trial: Option<Trial>,
-    /// Inner bytes of the last periods with load, the newest last.
-    counts: VecDeque<u64>,
+    /// The last periods with load, the newest last.
+    counts: VecDeque<Count>,
     /// Periods with load in this busy period, and periods without load since the last one with
     /// load.
     loaded: u32,
@@ -385,28 +386,30 @@ impl Guard {
         }
     }
 
-    /// Counts the bytes of a period. `false` if it is not part of a transfer.
-    fn count(&mut self, Period { new: bytes, load, .. }: Period) -> bool {
-        if load || bytes > 0 {
-            self.unloaded = 0;
-            self.loaded = self.loaded.saturating_add(1);
-            if self.loaded > self.parameters.start {
-                if self.counts.len() >= self.parameters.evidence_most as usize {
-                    self.counts.pop_front();
-                }
-                self.counts.push_back(bytes);
-            }
-            return true;
-        }
-        self.unloaded = self.unloaded.saturating_add(1);
+    /// Counts the bytes of a period. `false` if it is not part of a transfer: one begins with bytes,
+    /// and goes on while packets wait or are in flight, up to the longest idle time.
+    fn count(&mut self, Period { left, new, load }: Period) -> bool {
+        let sends = left.max(new) > 0;
+        self.unloaded = if sends { 0 } else { self.unloaded.saturating_add(1) };
         if self.unloaded > self.parameters.stall {
             self.loaded = 0;
             self.counts.clear();
             if self.trial.take().is_some() {
                 self.end_trial(false);
             }
+            return false;
         }
-        false
+        if !sends && (self.loaded == 0 || !load) {
+            return false;
+        }
+        self.loaded = self.loaded.saturating_add(1);
+        if self.loaded > self.parameters.start {
+            if self.counts.len() >= self.parameters.evidence_most as usize {
+                self.counts.pop_front();
+            }
+            self.counts.push_back(Count { bytes: new, kept: self.kept() });
+        }
+        true
     }
 
     /// Delivery rate of the paths in use, bytes/s.
@@ -477,14 +480,17 @@ impl Guard {
         // A short gap is in one part of the evidence only. BBR makes one every 10 s to measure its
         // RTT.
         let lately = mean(&self.counts, (periods / 4).max(least)).unwrap_or(0);
-        let counts = self.counts.range(self.counts.len() - periods as usize..);
-        let first_half = per_second(counts.take(periods as usize / 2).sum(), periods / 2);
-        let grew = lately as f64 >= first_half as f64 * parameters.better;
+        let counts = || self.counts.range(self.counts.len() - periods as usize..);
+        let first = counts().take(periods as usize / 2).map(|count| count.bytes).sum();
+        let first_half = per_second(first, periods / 2);
         let carried = carried.max(lately).max(first_half);
-        let rest = (kept - left) as f64;
+        // What they deliver has to be known for as long: with a transfer that begins beside lighter
+        // traffic it has just been found out.
+        let known = counts().map(|count| count.kept).min().unwrap_or(0).min(kept);
+        let rest = known.saturating_sub(left) as f64;
         if (rest * parameters.least..rest * parameters.harm).contains(&(carried as f64)) {
             suspects.into_iter().for_each(|entry| entry.role = Role::ExcludedForTrial);
-            self.start(now, Trial { grew, ..Trial::new(carried) });
+            self.start(now, Trial::new(carried));
         }
     }
 
@@ -527,11 +533,8 @@ impl Guard {
             match (entry.role, better) {
                 (Role::ExcludedForTrial, true) => {
                     let trickle = (entry.view.rate as f64) < kept as f64 * parameters.trickle;
-                    entry.pause = match (trickle, trial.grew) {
-                        (true, _) => parameters.pause * parameters.trickle_pause,
-                        (false, true) => parameters.again,
-                        (false, false) => parameters.pause,
-                    };
+                    let times = if trickle { parameters.trickle_pause } else { 1 };
+                    entry.pause = parameters.pause * times;
                     entry.excess = None;
                     entry.leave_out(now, kept, (with, without));
                     verdicts.push(verdict(entry, true, "the others carry more without it"));
@@ -571,9 +574,9 @@ impl Guard {
 }
 
 /// Inner bytes per second over the last `periods`, if there are that many.
-fn mean(counts: &VecDeque<u64>, periods: u32) -> Option<u64> {
+fn mean(counts: &VecDeque<Count>, periods: u32) -> Option<u64> {
     let from = counts.len().checked_sub(periods as usize)?;
-    Some(per_second(counts.range(from..).sum(), periods))
+    Some(per_second(counts.range(from..).map(|count| count.bytes).sum(), periods))
 }
 
 /// Bytes in periods, as in one if there is none, as bytes per second.

@@ -134,8 +134,7 @@ parameters! {
         settle_least: Duration = ms(500), "ms", 0.0..=10_000.0, "measured";
         /// Longest such time.
         settle_most: Duration = ms(1_500), "ms", 0.0..=10_000.0, "measured";
-        /// First pause after a trial in vain, and of a path that was left out while the transfer
-        /// grew; it doubles.
+        /// First pause after a trial in vain; it doubles.
         again: Duration = ms(5_000), "ms", 0.0..=1e6, "measured";
         /// First pause before a path that was left out is tried again; it doubles.
         pause: Duration = ms(20_000), "ms", 0.0..=1e6, "measured";

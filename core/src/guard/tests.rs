@@ -99,22 +99,45 @@ fn a_path_that_does_harm_is_left_out_within_seconds() {
     assert_eq!(world.guard.figures(world.now, 0), None, "it is used");
 }
 
-/// Two like paths of 1.1 MB/s, of the second of which hardly anything is known yet. The transfer
-/// grows by 2 % in each period: without that path it still grows beyond what all carried before.
+/// A light stream, and then a transfer beside it: in its first period the paths turn out to deliver
+/// far more than all have carried until then.
 #[test]
-fn a_path_that_was_left_out_while_the_transfer_grew_is_soon_tried_again() {
-    let first = View { rate: 1_100_000, ..GOOD };
-    let second = View { rate: 200_000, ..BAD };
-    let mut world = World::new(&[first, second], |views, used| {
-        let periods = views[0].carried / 10_000;
-        let grown = 250_000.0 * 1.02_f64.powi(periods as i32);
-        let most = if used.len() == 2 { 2_100_000.0 } else { 1_050_000.0 };
-        grown.min(most) as u64
-    });
-    world.run(8);
-    assert_eq!(world.guard.part(1), Role::LeftOut);
-    world.run(8);
-    assert_eq!(world.guard.part(1), Role::Used);
+fn a_transfer_that_begins_beside_a_light_stream_starts_no_trial() {
+    let mut world =
+        World::new(
+            &[GOOD, BAD],
+            |views, _| if views[0].rate > 200_000 { 2_900_000 } else { 120_000 },
+        );
+    for (view, rate) in world.views.iter_mut().zip([120_000, 10_000]) {
+        view.rate = rate;
+    }
+    world.run(5);
+    for (view, known) in world.views.iter_mut().zip([GOOD, BAD]) {
+        view.rate = known.rate;
+    }
+    for _ in 0..100 {
+        world.step(true);
+        assert_eq!(world.used(), [0, 1]);
+    }
+}
+
+/// What is left in flight when no transfer sends is that of other packets, such as pings.
+#[test]
+fn pings_before_and_after_a_transfer_are_no_evidence() {
+    let mut world = World::new(&[GOOD, BAD], harm);
+    let pings = Period { left: 0, new: 0, load: true };
+    for _ in 0..100 {
+        world.now += PERIOD;
+        world.guard.on_period(world.now, pings, &world.views, &mut world.verdicts);
+    }
+    assert_eq!((world.guard.loaded, world.guard.counts.len()), (0, 0));
+    world.run(1);
+    assert!(!world.guard.counts.is_empty());
+    for _ in 0..=world.guard.parameters.stall {
+        world.now += PERIOD;
+        world.guard.on_period(world.now, pings, &world.views, &mut world.verdicts);
+    }
+    assert_eq!((world.guard.loaded, world.guard.counts.len()), (0, 0));
 }
 
 #[test]

@@ -564,8 +564,10 @@ impl Sending {
                 Some((payload, end)) => (payload as u64, session.on_segment(end)),
                 None => (len as u64, len as u64),
             };
-            self.period.left += left;
-            self.period.new += new;
+            if next.treatment.priority == Priority::Throughput {
+                self.period.left += left;
+                self.period.new += new;
+            }
             session.next_sequence = session.next_sequence.wrapping_add(1);
             session.counters.add(now, path, len);
         }

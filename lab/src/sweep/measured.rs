@@ -21,6 +21,8 @@ const REPETITIONS: u64 = 3;
 pub(super) const LONGEST: Nanos = 40 * SECOND;
 /// Interval of the requests beside bulk.
 const REQUESTS: Nanos = 100 * MILLI;
+/// When the requests before bulk begin; the association exists by then.
+const LIGHT: Nanos = 200 * MILLI;
 /// Payload of full QUIC packets beside that of TCP segments in packets of the same links: 1,414 of
 /// 1,494 bytes and 1,460 of 1,514 (`quinn` and quic-go find 1,452 bytes of UDP payload).
 pub(super) const QUIC_PAYLOAD: f64 = (1_414.0 / 1_494.0) / (1_460.0 / 1_514.0);
@@ -202,9 +204,14 @@ fn note(violations: &mut Vec<String>, world: &World) {
     violations.extend(world.violations().iter().map(ToString::to_string));
 }
 
-/// Bulk through mpip, and requests beside it as the last flow.
+/// Bulk through mpip, light traffic before it as hosts have it, and requests beside it as the last
+/// flow.
 pub(super) fn loaded(set: &Set, sender: Sender, plan: &Plan) -> WorldSpec {
-    through_mpip(set.bulk(Subject::MPIP, sender).with_ping(WARM_UP, REQUESTS), plan)
+    let mut spec = set.bulk(Subject::MPIP, sender).with_ping(LIGHT, REQUESTS);
+    if let Some(light) = spec.flows.last_mut() {
+        light.stop = WARM_UP;
+    }
+    through_mpip(spec.with_ping(WARM_UP, REQUESTS), plan)
 }
 
 fn bulk(set: &Set, sender: Sender, plan: &Plan, violations: &mut Vec<String>) -> Bulk {

@@ -8,7 +8,7 @@ use crate::common::{both, link};
 use mpip_core::Event;
 use mpip_link::{Change, LinkConfig, Loss};
 use mpip_sim::clock::{MILLI, Nanos, SECOND};
-use mpip_sim::measure::{Scenario, Subject, world};
+use mpip_sim::measure::{Scenario, Subject, WARM_UP, world};
 use mpip_sim::spec::{Action, TcpControl, WorldSpec};
 use mpip_sim::world::{Observe, World};
 
@@ -143,4 +143,31 @@ fn a_path_that_becomes_good_is_used_again() {
     world.run_until(TO);
     let goodput = (world.flow(0).bytes - before) as f64 / 7.0 * 8.0;
     assert!(goodput > 25e6, "{goodput} of 30 Mbit/s");
+}
+
+/// What a transfer over a near path of 5 Mbit/s and a far one of 40 Mbit/s carries from its third
+/// second on, in bit/s, with what `beside` adds from long before it starts.
+fn near_and_far(beside: impl Fn(WorldSpec) -> WorldSpec) -> f64 {
+    let scenario = Scenario {
+        paths: vec![both(link(5, 2, 30)), both(link(40, 37, 400))],
+        sender: TcpControl::CUBIC.into(),
+        duration: 10 * SECOND,
+        from: 2 * SECOND,
+        seed: 1,
+    };
+    let mut world = World::new(beside(world(&scenario, Subject::MPIP)), Observe::default());
+    world.run_until(WARM_UP + scenario.from);
+    let before = world.flow(0).bytes;
+    world.run_until(WARM_UP + scenario.duration);
+    let seconds = (scenario.duration - scenario.from) as f64 / SECOND as f64;
+    (world.flow(0).bytes - before) as f64 * 8.0 / seconds
+}
+
+#[test]
+fn a_transfer_that_begins_after_light_traffic_uses_all_paths_at_once() {
+    const BEFORE: Nanos = SECOND / 5;
+    let pings = near_and_far(|spec| spec.with_ping(BEFORE, 100 * MILLI));
+    assert!(pings > 30e6, "{pings} beside pings");
+    let video = near_and_far(|spec| spec.with_udp(BEFORE, 1_200, 1_000_000));
+    assert!(video > 30e6, "{video} beside a stream of 1 Mbit/s");
 }
