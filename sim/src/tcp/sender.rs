@@ -4,11 +4,13 @@
 //!
 //! This file has the connection, acknowledgements, loss detection and transmission. `rtt` has the
 //! round-trip time and the timeout, `delivery` the delivery rate, `peer` the state of the receiving
-//! end, `segment` the segments in flight, and `packet` their encoding.
+//! end, `recovery` what is sent after a loss, `segment` the segments in flight, and `packet` their
+//! encoding.
 
 mod delivery;
 mod packet;
 mod peer;
+mod recovery;
 mod rtt;
 mod segment;
 
@@ -20,6 +22,7 @@ use smoltcp::wire::{TcpControl, TcpRepr, TcpSeqNumber};
 
 use delivery::DeliveryRate;
 use peer::Peer;
+use recovery::{Recovery, Reduction};
 use rtt::Rtt;
 use segment::{Fate, News, Segment};
 
@@ -42,15 +45,6 @@ enum State {
     Open,
     /// Was reset or given up.
     Broken,
-}
-
-/// Loss recovery: the losses of one round trip reduce the window once.
-#[derive(Clone, Copy, Debug)]
-struct Recovery {
-    /// It ends when all bytes before this one are acknowledged.
-    until: u64,
-    /// Whether it follows a timeout. Then the window grows meanwhile (RFC 5681, section 3.1).
-    timed_out: bool,
 }
 
 /// One sender.
@@ -293,7 +287,7 @@ impl Sender {
         if ack > self.segments.back().map_or(self.first, Segment::end) {
             return;
         }
-        let was_in_flight = self.in_flight;
+        let (was_in_flight, first) = (self.in_flight, self.first);
         let lost_before = self.lost;
         let mut news = News::default();
         let highest = self.segments.iter().rev().find(|segment| segment.fate == Fate::Sacked);
@@ -337,12 +331,19 @@ impl Sender {
         self.before_timeout = None;
         self.timeout_at = now + self.rtt.timeout;
         self.recovery.take_if(|recovery| self.first >= recovery.until);
+        let declared = self.declared;
         self.detect_losses(now);
         let mss = self.mss();
+        let well = self.first > first && self.declared == declared;
+        let window = self.control.bytes(mss);
+        let in_flight = self.in_flight;
+        if let Some(reduction) = self.reduction() {
+            reduction.on_delivered(delivered, in_flight, window, well, mss as u64);
+        }
         let segments = |bytes: u64| bytes as f64 / mss as f64;
         let acked = segments(delivered);
-        let limited = self.window_limited || was_in_flight * 2 > self.control.bytes(mss);
-        let grows = limited && self.recovery.is_none_or(|recovery| recovery.timed_out);
+        let limited = self.window_limited || was_in_flight * 2 > window;
+        let grows = limited && self.reduction().is_none();
         let sent = (newest.sent_at, &newest.delivery);
         let interval = self.delivery.on_delivered(now, delivered, sent, self.rtt.min);
         match &mut self.control {
@@ -421,7 +422,11 @@ impl Sender {
             }
         }
         if found && self.recovery.is_none() {
-            self.recovery = Some(Recovery { until: self.next, timed_out: false });
+            let mss = self.mss();
+            let before = self.control.bytes(mss);
+            let reduces = matches!(self.control, Control::Window(_));
+            let reduction = reduces.then(|| Reduction::new(before, mss as u64));
+            self.recovery = Some(Recovery { until: self.next, reduction });
             self.control.on_loss();
         }
     }
@@ -455,7 +460,7 @@ impl Sender {
         }
         self.in_flight = 0;
         self.reorder_at = NEVER;
-        self.recovery = Some(Recovery { until: self.next, timed_out: true });
+        self.recovery = Some(Recovery { until: self.next, reduction: None });
         self.control.on_timeout();
         self.rtt.back_off();
         self.timeout_at = now + self.rtt.timeout;
@@ -466,7 +471,11 @@ impl Sender {
     }
 
     fn send(&mut self, now: Nanos, out: &mut Vec<Vec<u8>>) {
-        let window = self.control.bytes(self.mss());
+        let before = self.in_flight;
+        let window = match self.reduction() {
+            Some(reduction) => reduction.window(before),
+            None => self.control.bytes(self.mss()),
+        };
         self.window_limited = false;
         self.paced_until = NEVER;
         if self.segments.is_empty() {
@@ -479,6 +488,15 @@ impl Sender {
         if self.retransmit(now, window, out) {
             self.send_new(now, window, out);
         }
+        let sent = self.in_flight - before;
+        if let Some(reduction) = self.reduction() {
+            reduction.on_sent(sent);
+        }
+    }
+
+    /// What bounds sending while a window is being reduced.
+    fn reduction(&mut self) -> Option<&mut Reduction> {
+        self.recovery.as_mut()?.reduction.as_mut()
     }
 
     /// Retransmits lost segments. Returns whether there are none left.
