@@ -386,7 +386,7 @@ impl Guard {
         }
     }
 
-    /// Counts the bytes of a period. `false` if it is not part of a transfer: one begins with bytes,
+    /// Counts the bytes of a period. `false` if it is not part of a transfer. One begins with bytes
     /// and goes on while packets wait or are in flight, up to the longest idle time.
     fn count(&mut self, Period { left, new, load }: Period) -> bool {
         let sends = left.max(new) > 0;
