@@ -486,7 +486,7 @@ impl Guard {
         let carried = carried.max(lately).max(first_half);
         // What they deliver has to be known for as long: with a transfer that begins beside lighter
         // traffic it has just been found out.
-        let known = counts().map(|count| count.kept).min().unwrap_or(0).min(kept);
+        let known = counts().map(|count| count.kept).min().unwrap_or(kept);
         let rest = known.saturating_sub(left) as f64;
         if (rest * parameters.least..rest * parameters.harm).contains(&(carried as f64)) {
             suspects.into_iter().for_each(|entry| entry.role = Role::ExcludedForTrial);

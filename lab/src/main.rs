@@ -16,11 +16,12 @@
 //! - commands that use these: `bench`, `figures`, `papers`, `report`, `reproduce`
 
 use std::io::Write;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 mod ablate;
 mod bench;
@@ -104,6 +105,18 @@ enum Links {
     Netem,
 }
 
+/// How runs on kernels share the machine.
+#[derive(Args)]
+struct Machine {
+    /// How many runs to make at once where their links are slow: up to a goodput of 400 Mbit/s
+    /// together. It is stored with the results.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    jobs: u32,
+    /// Counts runs even if the processors were busy.
+    #[arg(long)]
+    allow_busy: bool,
+}
+
 #[derive(Subcommand)]
 enum Command {
     /// Shows what mpip does: TCP, MPTCP and mpip on two links, and a link that is pulled.
@@ -144,10 +157,6 @@ enum Command {
         /// Directory of the results. Runs with a result there are not repeated.
         #[arg(long, default_value = "results")]
         out: PathBuf,
-        /// How many runs to make at once where their links are slow: up to a goodput of
-        /// 400 Mbit/s together. It is stored with the results.
-        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
-        jobs: u32,
         /// Writes the summary as JSON.
         #[arg(long)]
         json: Option<PathBuf>,
@@ -157,9 +166,8 @@ enum Command {
         /// Repeats runs that have a result.
         #[arg(long)]
         again: bool,
-        /// Counts runs even if the processors were busy.
-        #[arg(long)]
-        allow_busy: bool,
+        #[command(flatten)]
+        machine: Machine,
     },
     /// Calibrates the emulator, runs the scenarios of a set and writes the report. The full set
     /// includes the simulator's scenarios and factorial. Can be interrupted and resumed.
@@ -179,13 +187,8 @@ enum Command {
         /// Directory of the results.
         #[arg(long, default_value = "results")]
         out: PathBuf,
-        /// How many runs to make at once where their links are slow: up to a goodput of
-        /// 400 Mbit/s together. It is stored with the results.
-        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
-        jobs: u32,
-        /// Counts runs even if the processors were busy.
-        #[arg(long)]
-        allow_busy: bool,
+        #[command(flatten)]
+        machine: Machine,
     },
     /// Measures mpip and prints the figures beside their targets. Can be interrupted and resumed.
     Figures {
@@ -204,10 +207,6 @@ enum Command {
         /// Directory of the results. Runs with a result there are not repeated.
         #[arg(long, default_value = "results")]
         out: PathBuf,
-        /// How many runs to make at once where their links are slow: up to a goodput of
-        /// 400 Mbit/s together. It is stored with the results.
-        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
-        jobs: u32,
         /// Takes results of TCP and MPTCP from this directory too, and measures only mpip.
         #[arg(long)]
         baseline: Option<PathBuf>,
@@ -226,9 +225,8 @@ enum Command {
         /// Prints a table in Markdown.
         #[arg(long)]
         markdown: bool,
-        /// Counts runs even if the processors were busy.
-        #[arg(long)]
-        allow_busy: bool,
+        #[command(flatten)]
+        machine: Machine,
     },
     /// Runs the factorial of loss-aware MPTCP (seed 003) in the simulator; `report` shows it. A run
     /// lasts until 20 losses are expected. Can be interrupted and resumed.
@@ -359,8 +357,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
             json,
             pcap,
             again,
-            allow_busy,
-            jobs,
+            machine,
         } => {
             let scenarios: Vec<_> =
                 scenarios.iter().map(|name| scenarios::find(name)).collect::<Result<_, _>>()?;
@@ -370,18 +367,18 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
                 directory: out,
                 pcap,
                 again,
-                allow_busy,
+                allow_busy: machine.allow_busy,
                 congestion_control,
                 senders,
                 longest: seconds.map(Duration::from_secs),
                 simulated: place == Place::Sim,
-                jobs,
+                jobs: NonZeroU32::new(machine.jobs),
                 netem: links == Links::Netem,
                 ..run::Options::default()
             };
             return run_scenarios(&options.adapt(scenarios), &options, json.as_deref());
         }
-        Command::Reproduce { quick, set, systems, links, out, jobs, allow_busy } => {
+        Command::Reproduce { quick, set, systems, links, out, machine } => {
             let set =
                 set.unwrap_or_else(|| if quick { "quick" } else { reproduce::FULL }.to_owned());
             let options = run::Options {
@@ -389,8 +386,8 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
                 repetitions: quick.then_some(1),
                 longest: quick.then_some(Duration::from_secs(8)),
                 directory: out,
-                jobs,
-                allow_busy,
+                jobs: NonZeroU32::new(machine.jobs),
+                allow_busy: machine.allow_busy,
                 netem: links == Links::Netem,
                 ..run::Options::default()
             };
@@ -428,8 +425,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
             show,
             again,
             markdown,
-            allow_busy,
-            jobs,
+            machine,
         } => {
             let options = run::Options {
                 systems,
@@ -439,8 +435,8 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
                 baseline,
                 congestion_control,
                 again,
-                allow_busy,
-                jobs,
+                allow_busy: machine.allow_busy,
+                jobs: NonZeroU32::new(machine.jobs),
                 ..run::Options::default()
             };
             figures::run(&figures::Wanted { cases, show, cells, markdown }, &options)?;

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -73,8 +74,8 @@ pub(crate) struct Options {
     pub(crate) simulated: bool,
     /// Whether to use the kernel's links instead of the emulator's.
     pub(crate) netem: bool,
-    /// How many runs to make at once where their links are slow; 0 as 1.
-    pub(crate) jobs: u32,
+    /// How many runs to make at once where their links are slow (default: 1).
+    pub(crate) jobs: Option<NonZeroU32>,
     /// Another directory with results to use for systems other than mpip.
     pub(crate) baseline: Option<PathBuf>,
 }
@@ -83,6 +84,8 @@ struct Job<'a> {
     loaded: &'a Loaded,
     subject: Subject,
     repetition: u32,
+    /// The share of the machine that it takes.
+    share: f64,
 }
 
 impl Job<'_> {
@@ -90,19 +93,19 @@ impl Job<'_> {
     fn expected(&self, options: &Options) -> Duration {
         let duration = self.loaded.scenario.duration;
         let own = if options.simulated { duration / VIRTUAL_SPEED } else { duration };
-        (own + OVERHEAD).mul_f64(self.share(options))
+        (own + OVERHEAD).mul_f64(self.share)
     }
+}
 
-    /// The share of the machine that it takes.
-    fn share(&self, options: &Options) -> f64 {
-        let least = 1.0 / f64::from(options.jobs.max(1));
-        if options.simulated {
-            return least;
-        }
-        // Without a limit nobody knows how much it takes.
-        let limit = Some(limit_of(&self.loaded.scenario, &self.subject)).filter(|rate| *rate > 0.0);
-        limit.map_or(1.0, |rate| (rate / SIDE_BY_SIDE).clamp(least, 1.0))
+/// The share of the machine that a run takes.
+fn share(loaded: &Loaded, subject: &Subject, options: &Options) -> f64 {
+    let least = 1.0 / f64::from(options.at_once());
+    if options.simulated {
+        return least;
     }
+    // Without a limit nobody knows how much it takes.
+    let limit = Some(limit_of(&loaded.scenario, subject)).filter(|rate| *rate > 0.0);
+    limit.map_or(1.0, |rate| (rate / SIDE_BY_SIDE).clamp(least, 1.0))
 }
 
 fn jobs<'a>(scenarios: &'a [Loaded], options: &Options) -> Vec<Job<'a>> {
@@ -120,9 +123,13 @@ fn jobs<'a>(scenarios: &'a [Loaded], options: &Options) -> Vec<Job<'a>> {
             } else if options.netem {
                 subject.name += NETEM;
             }
+            if !wanted {
+                continue;
+            }
             let repetitions = options.repetitions.unwrap_or(loaded.scenario.repetitions);
-            for repetition in (0..repetitions).filter(|_| wanted) {
-                jobs.push(Job { loaded, subject: subject.clone(), repetition });
+            let share = share(loaded, &subject, options);
+            for repetition in 0..repetitions {
+                jobs.push(Job { loaded, subject: subject.clone(), repetition, share });
             }
         }
     }
@@ -133,6 +140,11 @@ fn jobs<'a>(scenarios: &'a [Loaded], options: &Options) -> Vec<Job<'a>> {
 }
 
 impl Options {
+    /// How many runs are made at once.
+    fn at_once(&self) -> u32 {
+        self.jobs.map_or(1, NonZeroU32::get)
+    }
+
     /// The scenarios, changed as these options demand.
     pub(crate) fn adapt(&self, scenarios: Vec<Loaded>) -> Vec<Loaded> {
         let scenarios = if self.senders.is_empty() {
@@ -266,13 +278,12 @@ fn run_all(scenarios: &[Loaded], options: &Options) -> io::Result<Done> {
         if stored.is_some() {
             progress.skip(job.expected(options));
         } else {
-            let (share, round) = (job.share(options), job.repetition);
-            left.push(Piece { share, round, work: (index, job) });
+            left.push(Piece { share: job.share, round: job.repetition, work: (index, job) });
         }
         results.push(stored);
     }
     let found = Mutex::new((stores.own, results));
-    side_by_side::run(left, options.jobs, |(index, job)| {
+    side_by_side::run(left, options.at_once(), |(index, job)| {
         let name =
             format!("{}, {}, repetition {}", job.loaded.name, job.subject.name, job.repetition + 1);
         progress.begin(&name, job.expected(options));
@@ -311,7 +322,7 @@ impl Context<'_> {
             return run_simulated(job, &self.environment);
         }
         let mut result = run_one(job, &self.environment, self.options)?;
-        result.side_by_side = self.options.jobs.max(1);
+        result.side_by_side = self.options.at_once();
         result.calibration = self.calibration.clone().filter(|_| !self.options.netem);
         Ok(result)
     }

@@ -81,8 +81,8 @@ impl<T> Queue<T> {
     }
 }
 
-/// Does `pieces`, ordered by round, on up to `threads` threads. The shares of those that are done
-/// at once do not exceed 1 together, so one with a share of 1 is done alone.
+/// Does `pieces`, ordered by round, on up to `threads` threads, at least one. The shares of those
+/// that are done at once do not exceed 1 together, so one with a share of 1 is done alone.
 ///
 /// # Errors
 /// The first error of `work`; what has not begun by then is not done.
@@ -94,8 +94,7 @@ pub(crate) fn run<T: Send>(
     let state = State { waiting: pieces, running: 0, taken: 0.0 };
     let queue = Queue { state: Mutex::new(state), changed: Condvar::new() };
     thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..threads.max(1)).map(|_| scope.spawn(|| queue.work(&work))).collect();
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| queue.work(&work))).collect();
         threads.into_iter().try_for_each(|thread| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })

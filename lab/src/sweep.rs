@@ -125,8 +125,7 @@ impl Options {
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     let (senders, seeds) = (options.senders(), options.seeds());
     if options.kernel {
-        let jobs = options.jobs.map_or(1, NonZeroU32::get);
-        let run = kernel::options(&options.out, jobs, options.allow_busy);
+        let run = kernel::options(&options.out, options.jobs, options.allow_busy);
         let plan = kernel::Plan { run, show: options.show, short: !options.bulk_only };
         let results = kernel::measure(seeds, &senders, &plan)?;
         let known = read(&options.out)?;

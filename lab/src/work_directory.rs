@@ -16,7 +16,7 @@ pub(crate) struct WorkDirectory {
 }
 
 impl WorkDirectory {
-    /// Makes a directory in that of this process.
+    /// Makes a directory in that of this process, which the guard process removes.
     pub(crate) fn create() -> io::Result<Self> {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let path = netns::work_directory(std::process::id()).join(number.to_string());
@@ -28,7 +28,5 @@ impl WorkDirectory {
 impl Drop for WorkDirectory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.path);
-        // Fails while other runs have theirs in it.
-        let _ = self.path.parent().map(std::fs::remove_dir);
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -170,7 +171,11 @@ fn goodput(run: &RunResult) -> f64 {
 }
 
 /// For [`Plan`]. The runs of a sweep have a directory of their own in `directory`.
-pub(super) fn options(directory: &Path, jobs: u32, allow_busy: bool) -> run::Options {
+pub(super) fn options(
+    directory: &Path,
+    jobs: Option<NonZeroU32>,
+    allow_busy: bool,
+) -> run::Options {
     run::Options {
         directory: directory.join("sweep-kernel"),
         jobs,
