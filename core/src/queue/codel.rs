@@ -56,6 +56,7 @@ impl Codel {
 
     /// Judges the packet at the head, with sojourn time `sojourn`. `short`: the queue holds at most
     /// one full packet. After a drop, the next head is to be judged at the same `now`.
+    #[inline]
     pub(super) fn judge(
         &mut self,
         now: Instant,
