@@ -99,7 +99,8 @@ parameters! {
     pub struct GuardParameters {
         /// Enables the guard.
         enabled: bool = true, "", 0.0..=1.0, "measured";
-        /// Periods ignored at the start of a busy period, while the inner TCP still grows.
+        /// Periods ignored at the start of a busy period, while the inner TCP still grows. One that
+        /// carries more in as many periods than in the time before grows as well.
         start: u32 = 5, "periods", 0.0..=100.0, "measured";
         /// Periods of evidence before a trial without a path that carries next to nothing.
         evidence_least: u32 = 10, "periods", 1.0..=1_000.0, "measured";

@@ -8,6 +8,9 @@ use mpip_types::Instant;
 
 /// Heartbeat interval of a path that carries nothing (seed 000, section 3.5).
 const HEARTBEAT: Duration = Duration::from_millis(300);
+/// Shortest interval between probes of a failed path. It begins with the probe timeout and doubles,
+/// as in RFC 9002, section 6.2.1: many failures are short, or bursts of loss that packets end.
+const MIN_PROBE_INTERVAL: Duration = Duration::from_millis(20);
 /// Longest interval between probes of a failed path; the interval doubles up to this.
 pub const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(2);
 /// Shortest silence that counts as failure: schedulers of busy hosts pause that long.
@@ -73,6 +76,15 @@ impl LivenessInput {
             (false, false) => None,
         }
     }
+
+    /// Pause before the next probe of a failed path, after `probes` probes.
+    fn pause(&self, probes: u32) -> Duration {
+        let (first, longest) = match self.resting {
+            true => (HEARTBEAT, REST_PROBE),
+            false => (self.timeout.clamp(MIN_PROBE_INTERVAL, HEARTBEAT), self.longest_pause),
+        };
+        (first * 2_u32.saturating_pow(probes.min(8))).min(longest)
+    }
 }
 
 /// State of failure detection of one path.
@@ -119,9 +131,9 @@ impl Liveness {
     }
 
     /// The path has failed, or was at rest and is probed as if it had failed.
-    pub(crate) fn on_dead(&mut self, now: Instant, longest_pause: Duration) {
+    pub(crate) fn on_dead(&mut self, now: Instant, input: &LivenessInput) {
         self.probes = 1;
-        self.probe_at = Some(now + HEARTBEAT.min(longest_pause));
+        self.probe_at = Some(now + input.pause(0));
     }
 
     /// No path answered, and another one does now: starts anew with a probe.
@@ -201,12 +213,10 @@ impl Liveness {
         if !failed && (doubted || !patient) {
             return Silence::Dead;
         }
-        self.probes = self.probes.saturating_add(1);
         if failed {
-            let pause = HEARTBEAT * 2_u32.saturating_pow(self.probes.min(8));
-            let longest = if input.resting { REST_PROBE } else { input.longest_pause };
-            self.probe_at = Some(now + pause.min(longest));
+            self.probe_at = Some(now + input.pause(self.probes));
         }
+        self.probes = self.probes.saturating_add(1);
         Silence::Probe
     }
 }
@@ -312,9 +322,14 @@ mod tests {
     fn a_failed_path_is_probed_at_growing_intervals() {
         let input = LivenessInput { state: PathState::Failed, ..silent(0.0) };
         let mut liveness = Liveness::new(ms(0));
-        liveness.on_dead(ms(1_000), MAX_PROBE_INTERVAL);
+        liveness.on_dead(ms(1_000), &input);
         let (asked, _) = probes(&mut liveness, &input);
-        assert_eq!(asked[..5], [1_300, 2_500, 4_500, 6_500, 8_500]);
+        assert_eq!(asked[..8], [1_050, 1_150, 1_350, 1_750, 2_550, 4_150, 6_150, 8_150]);
+        for (timeout, first) in [(1, 20), (2_000, 300)] {
+            let input = LivenessInput { timeout: Duration::from_millis(timeout), ..input };
+            liveness.on_dead(ms(1_000), &input);
+            assert_eq!(liveness.deadline(&input), Some(ms(1_000 + first)), "{timeout}");
+        }
         // At rest no traffic depends on it.
         let resting = LivenessInput { resting: true, ..input };
         let (asked, _) = probes(&mut liveness, &resting);

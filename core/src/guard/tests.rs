@@ -121,6 +121,22 @@ fn a_transfer_that_begins_beside_a_light_stream_starts_no_trial() {
     }
 }
 
+/// The paths are known from before, and a light stream alone would have led to a trial.
+#[test]
+fn a_transfer_that_grows_starts_no_trial() {
+    let mut world = World::new(&[GOOD, BAD], sum);
+    let mut rate = 300_000;
+    for _ in 0..60 {
+        let carried = rate / 10;
+        let period = Period { left: carried, new: carried, load: true };
+        world.now += PERIOD;
+        world.views.iter_mut().for_each(|view| view.carried += 10_000);
+        world.guard.on_period(world.now, period, &world.views, &mut world.verdicts);
+        rate = (rate * 105 / 100).min(2_900_000);
+        assert!(!world.guard.tries_fewer(), "at {rate} bytes per second");
+    }
+}
+
 /// What is left in flight when no transfer sends is that of other packets, such as pings.
 #[test]
 fn pings_before_and_after_a_transfer_are_no_evidence() {

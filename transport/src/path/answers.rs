@@ -115,7 +115,7 @@ impl<C: Content> Path<C> {
 
     /// The path has failed. From now on it is only probed.
     pub fn on_dead(&mut self, now: Instant) {
-        self.liveness.on_dead(now, self.longest_pause);
+        self.liveness.on_dead(now, &self.input(false));
         self.mtu.on_interruption();
         self.cc.on_dead(now);
     }
@@ -146,7 +146,7 @@ impl<C: Content> Path<C> {
         }
         self.ping = self.is_validated();
         if self.state == PathState::Failed {
-            self.liveness.on_dead(now, self.longest_pause);
+            self.liveness.on_dead(now, &self.input(false));
         }
     }
 
