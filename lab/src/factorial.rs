@@ -8,8 +8,8 @@
 //! run lasts until 20 losses are expected, within bounds ([`Cell`]).
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::unix_time;
 use crate::environment::Environment;
+use crate::lines::Lines;
 use crate::progress::Work;
 use crate::side_by_side;
 
@@ -218,23 +219,20 @@ fn run_all<M: Serialize>(
     if todo.is_empty() {
         return Ok(());
     }
-    std::fs::create_dir_all(directory)?;
-    let file = OpenOptions::new().create(true).append(true).open(directory.join(file))?;
-    let file = Mutex::new(file);
+    let lines = Mutex::new(Lines::open(directory, file)?);
     let commit = Environment::here().commit;
     let work = Work::new("factorial", todo.len());
     side_by_side::each(todo, side_by_side::threads(None), |(number, cell, seconds)| {
         let (measured, violations) = one(cell, *number, *seconds);
-        let mut line = serde_json::to_string(&Run {
+        let run = Run {
             number: *number,
             cell: cell.clone(),
             seconds: *seconds as f64,
             measured,
             violations,
             origin: Origin { commit: commit.clone(), time: unix_time() },
-        })?;
-        line.push('\n');
-        file.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes())?;
+        };
+        lines.lock().unwrap_or_else(PoisonError::into_inner).add(&run)?;
         work.one();
         Ok(())
     })

@@ -6,8 +6,8 @@
 //! with the same number of paths and the same kind of path share a [`world`].
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use self::cell::{Cell, Kill, Outcome, Via};
 use self::world::World;
 use crate::clock;
 use crate::environment::Environment;
+use crate::lines::Lines;
 use crate::netns;
 use crate::progress::Progress;
 use crate::work_directory::WorkDirectory;
@@ -125,8 +126,7 @@ fn run_cells(cells: &[Cell], directory: &Path) -> io::Result<Vec<Outcome>> {
     if cells.is_empty() {
         return Ok(Vec::new());
     }
-    std::fs::create_dir_all(directory)?;
-    let mut file = OpenOptions::new().create(true).append(true).open(directory.join(FILE))?;
+    let mut lines = Lines::open(directory, FILE)?;
     netns::clean_stale()?;
     let _guard = netns::Guard::start()?;
     let work = WorkDirectory::create()?;
@@ -160,9 +160,7 @@ fn run_cells(cells: &[Cell], directory: &Path) -> io::Result<Vec<Outcome>> {
             }
             progress.end(&name, &one_line(&outcome));
             planned = CELL;
-            let mut line = serde_json::to_string(&outcome)?;
-            line.push('\n');
-            file.write_all(line.as_bytes())?;
+            lines.add(&outcome)?;
             outcomes.push(outcome);
         }
     }

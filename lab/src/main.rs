@@ -44,6 +44,7 @@ mod generator;
 mod go;
 mod kill_matrix;
 mod limit;
+mod lines;
 mod links;
 mod measured;
 mod netem;

@@ -1,7 +1,7 @@
 //! Results: one record for each run, stored as JSON lines.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -87,21 +87,21 @@ impl RunResult {
     }
 }
 
-/// The results of a directory, in `results.jsonl`.
+/// The file of results in a directory.
+pub(crate) const FILE: &str = "results.jsonl";
+
+/// The results of a directory.
 pub(crate) struct Store {
-    file: File,
     results: Vec<RunResult>,
 }
 
 impl Store {
-    /// Opens a directory and reads its results. Makes the directory if it does not exist. An
-    /// incomplete last line, from an interruption, is ignored.
+    /// Reads the results in a directory, if there are any. An incomplete last line, from an
+    /// interruption, is ignored.
     pub(crate) fn open(directory: &Path) -> io::Result<Self> {
-        std::fs::create_dir_all(directory)?;
-        let path = directory.join("results.jsonl");
+        let path = directory.join(FILE);
         let results = if path.exists() { read(&path)? } else { Vec::new() };
-        let file = OpenOptions::new().create(true).append(true).open(&path)?;
-        Ok(Self { file, results })
+        Ok(Self { results })
     }
 
     /// A stored result of this run, preferably one that counts.
@@ -114,14 +114,6 @@ impl Store {
     ) -> Option<&RunResult> {
         let key = (scenario.to_owned(), hash.to_owned(), system.to_owned(), repetition);
         self.results.iter().filter(|result| result.key() == key).max_by_key(|r| r.counts())
-    }
-
-    pub(crate) fn add(&mut self, result: RunResult) -> io::Result<()> {
-        let mut line = serde_json::to_string(&result)?;
-        line.push('\n');
-        self.file.write_all(line.as_bytes())?;
-        self.results.push(result);
-        Ok(())
     }
 
     pub(crate) fn results(&self) -> &[RunResult] {
@@ -143,6 +135,7 @@ fn read(path: &Path) -> io::Result<Vec<RunResult>> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::lines::Lines;
     use crate::scenarios::hash;
 
     pub(crate) fn run(scenario: &str, system: &str, repetition: u32, mbps: f64) -> RunResult {
@@ -173,23 +166,22 @@ pub(crate) mod tests {
     #[test]
     fn an_interrupted_line_does_not_hide_the_others() {
         let directory = std::env::temp_dir().join(format!("mpip-lab-store-{}", std::process::id()));
-        let mut store = Store::open(&directory).expect("opened");
-        store.add(run("s", "tcp a", 0, 5.0)).expect("written");
-        store.add(run("s", "tcp a", 1, 5.0)).expect("written");
-        drop(store);
-        let path = directory.join("results.jsonl");
+        let mut lines = Lines::open(&directory, FILE).expect("opened");
+        lines.add(&run("s", "tcp a", 0, 5.0)).expect("written");
+        lines.add(&run("s", "tcp a", 1, 5.0)).expect("written");
+        let path = directory.join(FILE);
         let text = std::fs::read_to_string(&path).expect("there");
         std::fs::write(&path, &text[..text.len() - 20]).expect("cut");
         let store = Store::open(&directory).expect("opened again");
         assert!(store.find("s", &hash("s"), "tcp a", 0).is_some());
         assert!(store.find("s", &hash("s"), "tcp a", 1).is_none());
         assert!(store.find("s", &hash("other"), "tcp a", 0).is_none());
-        let mut store = store;
         let mut bad = run("s", "tcp a", 1, 5.0);
         bad.invalid.push("late".to_owned());
         for result in [bad.clone(), run("s", "tcp a", 1, 5.0), bad] {
-            store.add(result).expect("written");
+            lines.add(&result).expect("written");
         }
+        let store = Store::open(&directory).expect("opened again");
         assert!(store.find("s", &hash("s"), "tcp a", 1).is_some_and(RunResult::counts));
         std::fs::remove_dir_all(&directory).expect("removed");
     }

@@ -14,10 +14,11 @@ use crate::environment::Environment;
 use crate::estimates::Watch;
 use crate::flow::FlowResult;
 use crate::limit::{Packets, limit};
+use crate::lines::Lines;
 use crate::links::{Record, Setup};
 use crate::netns;
 use crate::progress::Progress;
-use crate::results::{Estimate, LATE_BOUND, RunResult, Store};
+use crate::results::{self, Estimate, LATE_BOUND, RunResult, Store};
 use crate::scenario::{Scenario, TrafficKind};
 use crate::scenarios::{Loaded, hash};
 use crate::sender::Sender;
@@ -262,6 +263,7 @@ impl Stores {
 
 /// Runs the jobs without a result.
 fn run_all(scenarios: &[Loaded], options: &Options) -> io::Result<Done> {
+    let lines = Lines::open(&options.directory, results::FILE)?;
     let stores = Stores::open(options)?;
     let context = Context {
         options,
@@ -282,7 +284,7 @@ fn run_all(scenarios: &[Loaded], options: &Options) -> io::Result<Done> {
         }
         results.push(stored);
     }
-    let found = Mutex::new((stores.own, results));
+    let found = Mutex::new((lines, results));
     side_by_side::run(left, options.at_once(), |(index, job)| {
         let name =
             format!("{}, {}, repetition {}", job.loaded.name, job.subject.name, job.repetition + 1);
@@ -290,9 +292,9 @@ fn run_all(scenarios: &[Loaded], options: &Options) -> io::Result<Done> {
         match context.run(job) {
             Ok(result) => {
                 progress.end(&name, &one_line(&result));
-                let (own, results) = &mut *found.lock().unwrap_or_else(PoisonError::into_inner);
+                let (lines, results) = &mut *found.lock().unwrap_or_else(PoisonError::into_inner);
                 job.loaded.keep(&options.directory)?;
-                own.add(result.clone())?;
+                lines.add(&result)?;
                 results[index] = Some(result);
             }
             // If a system cannot be started, the others are still measured.

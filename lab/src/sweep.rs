@@ -7,8 +7,7 @@
 //! sets on kernels, as the scenarios that `scenario` makes of them.
 
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,6 +18,7 @@ use mpip_core::Parameters;
 use mpip_sim::clock::SECOND;
 
 use self::measured::Plan;
+use crate::lines::Lines;
 use crate::progress::Work;
 use crate::side_by_side;
 
@@ -131,8 +131,8 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
         let known = read(&options.out)?;
         let new: Vec<&Measured> = results.iter().filter(|result| !known.contains(result)).collect();
         if !new.is_empty() {
-            let mut file = open(&options.out)?;
-            new.iter().try_for_each(|result| write(&mut file, result))?;
+            let mut lines = Lines::open(&options.out, FILE)?;
+            new.iter().try_for_each(|result| lines.add(result))?;
         }
         print!("{}", summary::text(&results, &senders, options.markdown));
         return Ok(ExitCode::SUCCESS);
@@ -207,41 +207,23 @@ pub(crate) fn read(directory: &Path) -> io::Result<Vec<Measured>> {
     Ok(results)
 }
 
-/// Opens the file of results in `directory` to append to it. A last line that was interrupted is
-/// removed.
-fn open(directory: &Path) -> io::Result<File> {
-    std::fs::create_dir_all(directory)?;
-    let path = directory.join(FILE);
-    let file = OpenOptions::new().create(true).append(true).open(&path)?;
-    let bytes = std::fs::read(&path)?;
-    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    file.set_len(whole as u64)?;
-    Ok(file)
-}
-
-fn write(file: &mut File, result: &Measured) -> io::Result<()> {
-    let mut line = serde_json::to_string(result)?;
-    line.push('\n');
-    file.write_all(line.as_bytes())
-}
-
 fn run_all(
     cases: &[(Set, &String)],
     plan: &Plan,
     jobs: u32,
     out: Option<&Path>,
 ) -> io::Result<Vec<Measured>> {
-    let file = match out {
-        Some(directory) if !cases.is_empty() => Some(open(directory)?),
+    let lines = match out {
+        Some(directory) if !cases.is_empty() => Some(Lines::open(directory, FILE)?),
         _ => None,
     };
-    let shared = Mutex::new((Vec::new(), file));
+    let shared = Mutex::new((Vec::new(), lines));
     let work = Work::new("simulated link sets", cases.len());
     side_by_side::each(cases, jobs, |(set, sender)| {
         let result = measured::measure(set, sender, plan)?;
-        let (results, file) = &mut *shared.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(file) = file {
-            write(file, &result)?;
+        let (results, lines) = &mut *shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lines) = lines {
+            lines.add(&result)?;
         }
         results.push(result);
         work.one();

@@ -1,16 +1,16 @@
 use super::*;
-use crate::results::Estimate;
+use crate::lines::Lines;
 use crate::results::tests::run;
+use crate::results::{Estimate, FILE};
 
 #[test]
 fn the_report_shows_published_beside_measured_and_marks_what_does_not_count() {
     let directory = std::env::temp_dir().join(format!("mpip-lab-report-{}", std::process::id()));
-    let mut store = Store::open(&directory).expect("opened");
-    store.add(run("mhip-05", "mptcp", 0, 16.3)).expect("written");
+    let mut lines = Lines::open(&directory, FILE).expect("opened");
+    lines.add(&run("mhip-05", "mptcp", 0, 16.3)).expect("written");
     let mut bad = run("mhip-05", "mpip", 0, 12.0);
     bad.invalid.push("the processors were busy: 0.1 % idle".to_owned());
-    store.add(bad).expect("written");
-    drop(store);
+    lines.add(&bad).expect("written");
     write(&directory).expect("a report");
     let html = std::fs::read_to_string(directory.join("report.html")).expect("written");
     assert!(html.contains("<td>4.5 ± 0.01</td><td>16.30</td>"));
@@ -29,7 +29,7 @@ fn the_report_shows_published_beside_measured_and_marks_what_does_not_count() {
 fn the_queuing_delay_of_every_path_is_drawn_over_time_with_gaps_where_it_does_not_work() {
     let directory =
         std::env::temp_dir().join(format!("mpip-lab-report-estimates-{}", std::process::id()));
-    let mut store = Store::open(&directory).expect("opened");
+    let mut lines = Lines::open(&directory, FILE).expect("opened");
     let mut result = run("dynamic-4-2-4", "mpip", 0, 180.0);
     let steady = vec![Some(1.0); 300];
     let mut leaves = steady.clone();
@@ -41,8 +41,7 @@ fn the_queuing_delay_of_every_path_is_drawn_over_time_with_gaps_where_it_does_no
         result.estimates.push(Estimate { path, queuing_ms, ..Estimate::default() });
     }
     result.emulator.sample_ms = 100.0;
-    store.add(result).expect("written");
-    drop(store);
+    lines.add(&result).expect("written");
     write(&directory).expect("a report");
     let svg = std::fs::read_to_string(directory.join("plots/dynamic-4-2-4-mpip-estimate.svg"))
         .expect("a plot");

@@ -1,0 +1,74 @@
+//! Files of results: a JSON record in each line, added when it is known. What was measured before
+//! an interruption is not lost.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::Serialize;
+
+/// A file of results that this process adds to.
+#[derive(Debug)]
+pub(crate) struct Lines(File);
+
+impl Lines {
+    /// Opens the file `name` in `directory`, and makes both if they do not exist. A last line that
+    /// was interrupted is removed.
+    ///
+    /// # Errors
+    /// Another process adds to the file; or it cannot be opened.
+    pub(crate) fn open(directory: &Path, name: &str) -> io::Result<Self> {
+        std::fs::create_dir_all(directory)?;
+        let path = directory.join(name);
+        let file = OpenOptions::new().create(true).append(true).open(&path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let path = path.display();
+                let message = format!(
+                    "another mpip-lab adds results to {path}: wait until it ends, or choose another directory"
+                );
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        let bytes = std::fs::read(&path)?;
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        file.set_len(whole as u64)?;
+        Ok(Self(file))
+    }
+
+    /// Adds a record.
+    pub(crate) fn add(&mut self, record: &impl Serialize) -> io::Result<()> {
+        let mut line = serde_json::to_string(record)?;
+        line.push('\n');
+        self.0.write_all(line.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::work_directory::WorkDirectory;
+
+    #[test]
+    fn a_line_that_was_interrupted_is_removed_before_others_follow() {
+        let directory = WorkDirectory::create().expect("a directory");
+        let path = directory.path.join("numbers.jsonl");
+        std::fs::write(&path, "1\n2\n3").expect("written");
+        let mut lines = Lines::open(&directory.path, "numbers.jsonl").expect("opened");
+        lines.add(&4).expect("added");
+        assert_eq!(std::fs::read_to_string(&path).expect("there"), "1\n2\n4\n");
+    }
+
+    #[test]
+    fn one_process_at_a_time_adds_to_a_file() {
+        let directory = WorkDirectory::create().expect("a directory");
+        let lines = Lines::open(&directory.path, "a.jsonl").expect("opened");
+        let error = Lines::open(&directory.path, "a.jsonl").expect_err("it is open");
+        assert!(error.to_string().contains("a.jsonl: wait until it ends"), "{error}");
+        Lines::open(&directory.path, "b.jsonl").expect("another file");
+        drop(lines);
+        Lines::open(&directory.path, "a.jsonl").expect("it is free");
+    }
+}
