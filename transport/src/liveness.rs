@@ -8,8 +8,8 @@ use mpip_types::Instant;
 
 /// Heartbeat interval of a path that carries nothing (seed 000, section 3.5).
 const HEARTBEAT: Duration = Duration::from_millis(300);
-/// Shortest interval between probes of a failed path. It begins with the probe timeout and doubles,
-/// as in RFC 9002, section 6.2.1: many failures are short, or bursts of loss that packets end.
+/// Shortest interval between probes of a failed path. The first interval is the probe timeout, and
+/// it doubles (RFC 9002, section 6.2.1): many failures are short, or bursts of a few lost packets.
 const MIN_PROBE_INTERVAL: Duration = Duration::from_millis(20);
 /// Longest interval between probes of a failed path; the interval doubles up to this.
 pub const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(2);

@@ -121,7 +121,8 @@ fn a_transfer_that_begins_beside_a_light_stream_starts_no_trial() {
     }
 }
 
-/// The paths are known from before, and a light stream alone would have led to a trial.
+/// The paths are known from before, and a transfer with a constant one of these rates would lead to
+/// a trial.
 #[test]
 fn a_transfer_that_grows_starts_no_trial() {
     let mut world = World::new(&[GOOD, BAD], sum);
