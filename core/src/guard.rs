@@ -484,15 +484,15 @@ impl Guard {
         let first = counts().take(periods as usize / 2).map(|count| count.bytes).sum();
         let first_half = per_second(first, periods / 2);
         let carried = carried.max(lately).max(first_half);
-        // What they deliver has to be known for as long: with a transfer that begins beside lighter
-        // traffic it has just been found out.
-        let known = counts().map(|count| count.kept).min().unwrap_or(kept);
-        let rest = known.saturating_sub(left) as f64;
         // The transfer grows, or another one begins: they would carry more in any case.
         let last = mean(&self.counts, parameters.start).unwrap_or(0);
         if last as f64 * parameters.harm > carried as f64 {
             return;
         }
+        // What they deliver has to be known for as long: with a transfer that begins beside lighter
+        // traffic it has just been found out.
+        let known = counts().map(|count| count.kept).min().unwrap_or(kept);
+        let rest = known.saturating_sub(left) as f64;
         if (rest * parameters.least..rest * parameters.harm).contains(&(carried as f64)) {
             suspects.into_iter().for_each(|entry| entry.role = Role::ExcludedForTrial);
             self.start(now, Trial::new(carried));

@@ -8,8 +8,7 @@
 //! run lasts until 20 losses are expected, within bounds ([`Cell`]).
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -21,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::unix_time;
 use crate::environment::Environment;
-use crate::lines::Lines;
+use crate::lines::{self, Lines};
 use crate::progress::Work;
 use crate::side_by_side;
 
@@ -149,20 +148,15 @@ fn run_cell(cell: &Cell, number: usize, seconds: u64) -> (Rates, Vec<String>) {
 }
 
 /// The results in a file, the latest of each number; none where there is no file.
-fn read_file<M: DeserializeOwned>(path: &Path) -> io::Result<Vec<Run<M>>> {
-    if !path.exists() {
-        return Ok(Vec::new());
-    }
-    let lines = BufReader::new(File::open(path)?).lines();
-    // An interrupted run may leave an incomplete line.
-    let results = lines.map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok());
-    let latest: BTreeMap<usize, Run<M>> = results.map(|run: Run<M>| (run.number, run)).collect();
+fn read_file<M: DeserializeOwned>(directory: &Path, file: &str) -> io::Result<Vec<Run<M>>> {
+    let runs: Vec<Run<M>> = lines::read(directory, file)?;
+    let latest: BTreeMap<usize, Run<M>> = runs.into_iter().map(|run| (run.number, run)).collect();
     Ok(latest.into_values().collect())
 }
 
 /// The results in a directory; none where there is no file.
 pub(crate) fn read(directory: &Path) -> io::Result<Vec<CellResult>> {
-    read_file(&directory.join(FILE))
+    read_file(directory, FILE)
 }
 
 /// What to run: cells and their repetitions by number, each for at most `longest` seconds.

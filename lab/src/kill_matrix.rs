@@ -6,8 +6,7 @@
 //! with the same number of paths and the same kind of path share a [`world`].
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,7 +17,7 @@ use self::cell::{Cell, Kill, Outcome, Via};
 use self::world::World;
 use crate::clock;
 use crate::environment::Environment;
-use crate::lines::Lines;
+use crate::lines::{self, Lines};
 use crate::netns;
 use crate::progress::Progress;
 use crate::work_directory::WorkDirectory;
@@ -111,14 +110,8 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
 
 /// The latest outcome of each cell in a directory.
 fn read(directory: &Path) -> io::Result<BTreeMap<Cell, Outcome>> {
-    let path = directory.join(FILE);
-    if !path.exists() {
-        return Ok(BTreeMap::new());
-    }
-    let lines = BufReader::new(File::open(path)?).lines();
-    // An interrupted run may leave an incomplete line.
-    let outcomes = lines.map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok());
-    Ok(outcomes.map(|outcome: Outcome| (outcome.cell, outcome)).collect())
+    let outcomes: Vec<Outcome> = lines::read(directory, FILE)?;
+    Ok(outcomes.into_iter().map(|outcome| (outcome.cell, outcome)).collect())
 }
 
 /// Runs cells in their order, in as few worlds as possible.

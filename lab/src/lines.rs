@@ -2,10 +2,12 @@
 //! an interruption is not lost.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// A file of results that this process adds to.
 #[derive(Debug)]
@@ -20,7 +22,7 @@ impl Lines {
     pub(crate) fn open(directory: &Path, name: &str) -> io::Result<Self> {
         std::fs::create_dir_all(directory)?;
         let path = directory.join(name);
-        let file = OpenOptions::new().create(true).append(true).open(&path)?;
+        let file = OpenOptions::new().create(true).read(true).append(true).open(&path)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -32,9 +34,11 @@ impl Lines {
             }
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        let bytes = std::fs::read(&path)?;
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        file.set_len(whole as u64)?;
+        if !ends_whole(&file)? {
+            let bytes = std::fs::read(&path)?;
+            let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            file.set_len(whole as u64)?;
+        }
         Ok(Self(file))
     }
 
@@ -44,6 +48,28 @@ impl Lines {
         line.push('\n');
         self.0.write_all(line.as_bytes())
     }
+}
+
+/// Whether the last line of `file` was not interrupted.
+fn ends_whole(file: &File) -> io::Result<bool> {
+    let Some(last) = file.metadata()?.len().checked_sub(1) else { return Ok(true) };
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, last)?;
+    Ok(byte == *b"\n")
+}
+
+/// The records of the file `name` in `directory`; none where there is no file. Lines that are no
+/// such record, as an interrupted one, are ignored.
+///
+/// # Errors
+/// The file cannot be opened.
+pub(crate) fn read<T: DeserializeOwned>(directory: &Path, name: &str) -> io::Result<Vec<T>> {
+    let path = directory.join(name);
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let lines = BufReader::new(File::open(path)?).lines().map_while(Result::ok);
+    Ok(lines.filter_map(|line| serde_json::from_str(&line).ok()).collect())
 }
 
 #[cfg(test)]
@@ -59,6 +85,8 @@ mod tests {
         let mut lines = Lines::open(&directory.path, "numbers.jsonl").expect("opened");
         lines.add(&4).expect("added");
         assert_eq!(std::fs::read_to_string(&path).expect("there"), "1\n2\n4\n");
+        let numbers: Vec<u32> = read(&directory.path, "numbers.jsonl").expect("there");
+        assert_eq!(numbers, [1, 2, 4]);
     }
 
     #[test]

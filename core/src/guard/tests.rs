@@ -1,3 +1,5 @@
+use core::cell::Cell;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -125,16 +127,12 @@ fn a_transfer_that_begins_beside_a_light_stream_starts_no_trial() {
 /// a trial.
 #[test]
 fn a_transfer_that_grows_starts_no_trial() {
-    let mut world = World::new(&[GOOD, BAD], sum);
-    let mut rate = 300_000;
+    let rate = Cell::new(300_000);
+    let mut world = World::new(&[GOOD, BAD], |_, _| rate.get());
     for _ in 0..60 {
-        let carried = rate / 10;
-        let period = Period { left: carried, new: carried, load: true };
-        world.now += PERIOD;
-        world.views.iter_mut().for_each(|view| view.carried += 10_000);
-        world.guard.on_period(world.now, period, &world.views, &mut world.verdicts);
-        rate = (rate * 105 / 100).min(2_900_000);
-        assert!(!world.guard.tries_fewer(), "at {rate} bytes per second");
+        world.step(true);
+        rate.set((rate.get() * 105 / 100).min(2_900_000));
+        assert!(!world.guard.tries_fewer(), "at {} bytes per second", rate.get());
     }
 }
 
@@ -259,7 +257,7 @@ fn nothing_is_tried_while_the_paths_add_up() {
 
 #[test]
 fn a_sender_that_measures_its_rtt_is_no_reason_for_a_trial() {
-    let period = core::cell::Cell::new(0);
+    let period = Cell::new(0);
     let carries = |_: &[View], used: &[u16]| {
         period.set(period.get() + 1);
         let share = match period.get() % 100 {

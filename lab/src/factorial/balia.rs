@@ -50,7 +50,7 @@ fn run_cell(cell: &Cell, number: usize, seconds: u64) -> (Rates, Vec<String>) {
 
 /// The results in a directory; none where there is no file.
 pub(crate) fn read(directory: &Path) -> io::Result<Vec<BaliaResult>> {
-    read_file(&directory.join(FILE))
+    read_file(directory, FILE)
 }
 
 /// Runs those cells of the plan in which a link loses packets, as far as there is no result yet.
