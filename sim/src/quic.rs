@@ -285,14 +285,6 @@ impl Quic {
         }
     }
 
-    /// Number of bytes that the sender of `flow` at this end wrote, once it has ended the stream.
-    pub(crate) fn written(&self, flow: u64) -> Option<u64> {
-        match self.end(flow)?.work {
-            Work::Send { written, finished: true, .. } => Some(written),
-            Work::Send { .. } | Work::Receive { .. } => None,
-        }
-    }
-
     /// Datagrams that this end of `flow` has taken.
     pub(crate) fn arrived(&self, flow: u64) -> u64 {
         let connection = self.end(flow).and_then(|end| end.connection.as_ref());
@@ -573,7 +565,6 @@ mod tests {
         let seen = exchange(&mut a, &mut b, |number, _| !number.is_multiple_of(lost))
             .expect("the content is right");
         assert_eq!(b.received(3), Some(Received { bytes: 3_000_000, finished: true }));
-        assert_eq!(a.written(3), Some(3_000_000));
         assert!(!a.is_broken(3), "{}", a.describe(3));
         seen
     }

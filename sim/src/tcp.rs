@@ -1,131 +1,79 @@
-//! The TCP of a host: `smoltcp` receives, and `sender` sends with the features of kernels that
-//! `smoltcp` lacks.
+//! The TCP of a host, which does what Linux does where that decides the speed of a transfer.
 //!
 //! The bytes of a transfer follow a known pattern, so the receiver can check them.
 //!
-//! `sender` is the connection of a transfer. Its congestion control (`control`) is `window` with
-//! `hystart`, or `bbr`.
+//! `sender` and `receiver` are the ends of a transfer; `packet` encodes their segments with
+//! `smoltcp`. The sender's congestion control (`control`) is `window` with `hystart`, or `bbr`.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
 
-use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
-use smoltcp::phy::{ChecksumCapabilities, Device, DeviceCapabilities, Medium, RxToken, TxToken};
-use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
-use smoltcp::time::{Duration, Instant};
-use smoltcp::wire::{HardwareAddress, IpCidr};
+use smoltcp::wire::{TcpControl as Flag, TcpRepr, TcpSeqNumber};
 
 use crate::clock::{NEVER, Nanos};
-use crate::packet::{find_wrong, tuple};
+use crate::packet::{Tuple, tuple};
 use crate::spec::TcpControl;
 
 mod bbr;
 mod control;
 mod hystart;
+mod packet;
+mod receiver;
 mod sender;
 mod window;
 
 pub use control::TcpState;
+pub use receiver::Received;
+use receiver::Receiver;
 use sender::Sender;
-
-/// Time without an answer after which a connection is aborted; longer than any outage of a world.
-const TIMEOUT: Duration = Duration::from_secs(300);
-
-/// Send buffer of a socket that only receives, in bytes.
-const SMALL: usize = 1_024;
-
-/// The receiving end of a transfer.
-#[derive(Debug)]
-struct Receiver {
-    handle: SocketHandle,
-    flow: u64,
-    received: u64,
-    finished: bool,
-}
-
-/// Progress of a receiver.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Received {
-    /// Bytes read; all of them were correct.
-    pub bytes: u64,
-    /// Whether the sender has closed and all its bytes were read.
-    pub finished: bool,
-}
 
 /// A host's TCP.
 pub struct Stack {
-    interface: Interface,
-    sockets: SocketSet<'static>,
-    device: Queues,
     senders: Vec<Sender>,
     receivers: Vec<Receiver>,
+    /// Packets for others than senders.
+    incoming: VecDeque<Vec<u8>>,
     addresses: Vec<IpAddr>,
+    mtu: usize,
     seed: u64,
-}
-
-fn time(now: Nanos) -> Instant {
-    Instant::from_micros(i64::try_from(now / 1_000).unwrap_or(i64::MAX))
 }
 
 impl Stack {
     /// A stack with `addresses`. `seed` decides the initial sequence numbers.
     pub fn new(addresses: &[IpAddr], mtu: usize, seed: u64) -> Self {
-        let mut device = Queues { incoming: VecDeque::new(), outgoing: Vec::new(), mtu };
         Self {
-            interface: Self::interface(addresses, &mut device, seed),
-            sockets: SocketSet::new(Vec::new()),
-            device,
             senders: Vec::new(),
             receivers: Vec::new(),
+            incoming: VecDeque::new(),
             addresses: addresses.to_vec(),
+            mtu,
             seed,
         }
-    }
-
-    fn interface(addresses: &[IpAddr], device: &mut Queues, seed: u64) -> Interface {
-        let mut config = Config::new(HardwareAddress::Ip);
-        config.random_seed = seed;
-        let mut interface = Interface::new(config, device, Instant::ZERO);
-        interface.update_ip_addrs(|list| {
-            for address in addresses {
-                // All addresses of a world are on one link. The list holds at most eight.
-                let prefix = if address.is_ipv4() { 15 } else { 32 };
-                let _ = list.push(IpCidr::new((*address).into(), prefix));
-            }
-        });
-        interface
     }
 
     /// Adds an address of the host.
     pub fn add_address(&mut self, address: IpAddr) {
         if !self.addresses.contains(&address) {
             self.addresses.push(address);
-            self.interface = Self::interface(&self.addresses, &mut self.device, self.seed);
         }
     }
 
-    /// Lowers the MTU, also for existing connections. A larger MTU than the current one has no
-    /// effect.
+    /// Changes the MTU, also for existing connections.
     pub fn set_mtu(&mut self, mtu: usize) {
+        self.mtu = mtu;
         self.senders.iter_mut().for_each(|sender| sender.set_mtu(mtu));
-        if mtu < self.device.mtu {
-            // An interface of `smoltcp` reads the MTU only when it is created.
-            self.device.mtu = mtu;
-            self.seed = self.seed.wrapping_add(1);
-            self.interface = Self::interface(&self.addresses, &mut self.device, self.seed);
-        }
+        self.receivers.iter_mut().for_each(|receiver| receiver.set_mtu(mtu));
+    }
+
+    /// The initial sequence number of an end of `flow`.
+    fn initial(&self, flow: u64) -> u32 {
+        ((self.seed ^ flow).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
     }
 
     /// Listens at `local` for the transfer `flow`, with a receive buffer of `window` bytes.
     pub fn listen(&mut self, flow: u64, local: SocketAddr, window: usize) {
-        let buffer = |len| SocketBuffer::new(vec![0; len]);
-        let mut socket = Socket::new(buffer(window), buffer(SMALL));
-        socket.set_timeout(Some(TIMEOUT));
-        socket
-            .listen((smoltcp::wire::IpAddress::from(local.ip()), local.port()))
-            .expect("a new socket with a port listens");
-        let handle = self.sockets.add(socket);
-        self.receivers.push(Receiver { handle, flow, received: 0, finished: false });
+        let initial = self.initial(flow);
+        self.receivers.push(Receiver::new(flow, local, window, self.mtu, initial));
     }
 
     /// Starts the transfer `flow` of `total` bytes (`None` for no end), with the congestion control
@@ -139,10 +87,13 @@ impl Stack {
         (window, control): (usize, TcpControl),
     ) {
         let ends = (local, remote);
-        let initial = (self.seed ^ flow).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let buffer = (window, self.device.mtu);
-        let start = ((initial >> 32) as u32, control);
+        let buffer = (window, self.mtu);
+        let start = (self.initial(flow), control);
         self.senders.push(Sender::new(flow, ends, total, buffer, start));
+    }
+
+    fn receiver(&self, flow: u64) -> Option<&Receiver> {
+        self.receivers.iter().find(|receiver| receiver.flow == flow)
     }
 
     fn sender(&self, flow: u64) -> Option<&Sender> {
@@ -166,7 +117,7 @@ impl Stack {
         let of = |sender: &&mut Sender| Some((sender.local, sender.remote)) == ends;
         match self.senders.iter_mut().find(of) {
             Some(sender) => sender.receive(packet),
-            None => self.device.incoming.push_back(packet.to_vec()),
+            None => self.incoming.push_back(packet.to_vec()),
         }
     }
 
@@ -175,51 +126,34 @@ impl Stack {
     /// # Errors
     /// The flow and offset of the first byte that differs from what the sender wrote.
     pub fn poll(&mut self, now: Nanos) -> Result<Vec<Vec<u8>>, (u64, u64)> {
-        for sender in &mut self.senders {
-            sender.poll(now, &mut self.device.outgoing);
-        }
-        let now = time(now);
-        loop {
-            self.interface.poll(now, &mut self.device, &mut self.sockets);
-            if !self.serve()? {
-                break;
+        let mut out = Vec::new();
+        self.senders.iter_mut().for_each(|sender| sender.poll(now, &mut out));
+        while let Some(packet) = self.incoming.pop_front() {
+            let Some(tuple) = tuple(&packet) else { continue };
+            if let Some(receiver) = self.receivers.iter_mut().find(|end| end.takes(&tuple)) {
+                receiver.on_packet(now, &packet)?;
+            } else if self.addresses.contains(&tuple.destination.ip()) {
+                out.extend(refusal(&packet, &tuple));
             }
         }
-        Ok(core::mem::take(&mut self.device.outgoing))
-    }
-
-    /// Reads all sockets. Returns whether there was progress.
-    fn serve(&mut self) -> Result<bool, (u64, u64)> {
-        let mut moved = false;
-        for Receiver { handle, flow, received, finished } in &mut self.receivers {
-            let socket = self.sockets.get_mut::<Socket<'_>>(*handle);
-            moved |= read(socket, *flow, received)?;
-            if !*finished && socket.state() == State::CloseWait && !socket.can_recv() {
-                socket.close();
-                *finished = true;
-                moved = true;
-            }
-        }
-        Ok(moved)
+        // As with receive offload, what arrives at once is acknowledged once.
+        self.receivers.iter_mut().for_each(|receiver| receiver.poll(now, &mut out));
+        Ok(out)
     }
 
     /// Time at which to call [`poll`](Self::poll) next.
     pub fn poll_at(&mut self, now: Nanos) -> Nanos {
-        if !self.device.incoming.is_empty() {
+        if !self.incoming.is_empty() {
             return now;
         }
         let senders = self.senders.iter().map(Sender::poll_at).min().unwrap_or(NEVER);
-        let receivers = match self.interface.poll_at(time(now), &self.sockets) {
-            Some(at) => u64::try_from(at.total_micros()).unwrap_or(0).saturating_mul(1_000),
-            None => NEVER,
-        };
+        let receivers = self.receivers.iter().map(Receiver::poll_at).min().unwrap_or(NEVER);
         senders.min(receivers).max(now)
     }
 
     /// The state of the receiver of `flow`; `None` if this end does not receive it.
     pub fn received(&self, flow: u64) -> Option<Received> {
-        let receiver = self.receivers.iter().find(|receiver| receiver.flow == flow)?;
-        Some(Received { bytes: receiver.received, finished: receiver.finished })
+        self.receiver(flow).map(Receiver::received)
     }
 
     /// Number of bytes that the sender of `flow` at this end wrote, once it has closed.
@@ -234,14 +168,8 @@ impl Stack {
 
     /// The state of this end of `flow`, for people.
     pub fn describe(&self, flow: u64) -> String {
-        if let Some(sender) = self.sender(flow) {
-            return sender.describe();
-        }
-        let receiver = self.receivers.iter().find(|receiver| receiver.flow == flow);
-        receiver.map_or_else(String::new, |receiver| {
-            let state = self.sockets.get::<Socket<'_>>(receiver.handle).state();
-            format!("{receiver:?}, {state}")
-        })
+        let sender = self.sender(flow).map(Sender::describe);
+        sender.or_else(|| Some(self.receiver(flow)?.describe())).unwrap_or_default()
     }
 
     /// Whether the sender of `flow` at this end lost its connection before it had closed it.
@@ -250,67 +178,29 @@ impl Stack {
     }
 }
 
-fn read(socket: &mut Socket<'_>, flow: u64, received: &mut u64) -> Result<bool, (u64, u64)> {
-    let mut moved = false;
-    while socket.can_recv() {
-        let start = *received;
-        let checked = socket.recv(|buffer| {
-            let wrong = find_wrong(flow, start, buffer);
-            (buffer.len(), wrong.map_or(Ok(buffer.len()), |at| Err((flow, at))))
-        });
-        let Ok(read) = checked else { break };
-        *received += read? as u64;
-        moved = true;
+/// The reset in answer to a segment of no connection (RFC 9293, section 3.10.7.1).
+fn refusal(packet: &[u8], tuple: &Tuple) -> Option<Vec<u8>> {
+    let Tuple { source, destination, .. } = *tuple;
+    let repr = packet::parse(packet, source, destination)?;
+    if repr.control == Flag::Rst {
+        return None;
     }
-    Ok(moved)
-}
-
-/// A device of two queues.
-struct Queues {
-    incoming: VecDeque<Vec<u8>>,
-    outgoing: Vec<Vec<u8>>,
-    mtu: usize,
-}
-
-impl Device for Queues {
-    type RxToken<'a> = Incoming;
-    type TxToken<'a> = Outgoing<'a>;
-
-    fn receive(&mut self, _now: Instant) -> Option<(Incoming, Outgoing<'_>)> {
-        let packet = self.incoming.pop_front()?;
-        Some((Incoming(packet), Outgoing(&mut self.outgoing)))
-    }
-
-    fn transmit(&mut self, _now: Instant) -> Option<Outgoing<'_>> {
-        Some(Outgoing(&mut self.outgoing))
-    }
-
-    fn capabilities(&self) -> DeviceCapabilities {
-        let mut capabilities = DeviceCapabilities::default();
-        capabilities.medium = Medium::Ip;
-        capabilities.max_transmission_unit = self.mtu;
-        capabilities.checksum = ChecksumCapabilities::default();
-        capabilities
-    }
-}
-
-struct Incoming(Vec<u8>);
-
-impl RxToken for Incoming {
-    fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
-        f(&self.0)
-    }
-}
-
-struct Outgoing<'a>(&'a mut Vec<Vec<u8>>);
-
-impl TxToken for Outgoing<'_> {
-    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
-        let mut packet = vec![0; len];
-        let result = f(&mut packet);
-        self.0.push(packet);
-        result
-    }
+    let acknowledged = repr.seq_number + repr.segment_len();
+    let reset = TcpRepr {
+        src_port: destination.port(),
+        dst_port: source.port(),
+        control: Flag::Rst,
+        seq_number: repr.ack_number.unwrap_or(TcpSeqNumber(0)),
+        ack_number: repr.ack_number.is_none().then_some(acknowledged),
+        window_len: 0,
+        window_scale: None,
+        max_seg_size: None,
+        sack_permitted: false,
+        sack_ranges: [None; 3],
+        timestamp: None,
+        payload: &[],
+    };
+    Some(packet::build(&reset, destination, source))
 }
 
 #[cfg(test)]

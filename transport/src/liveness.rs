@@ -15,11 +15,13 @@ const MIN_PROBE_INTERVAL: Duration = Duration::from_millis(20);
 pub const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(2);
 /// Shortest silence that counts as failure: schedulers of busy hosts pause that long.
 const MIN_SILENCE: Duration = Duration::from_millis(60);
-/// Silence after which a path has failed while no path answers. Then there is no other path to use,
-/// and probably the peer is paused: hypervisors stop busy virtual machines for a third of a second.
+/// Shortest silence after which a path has failed while no path answers. Then there is no other
+/// path to use, and probably the peer is paused: hypervisors stop busy virtual machines for a third
+/// of a second.
 const LAST_PATIENCE: Duration = Duration::from_millis(350);
-/// Longest interval between probes meanwhile.
-const LAST_RETRY: Duration = Duration::from_millis(100);
+/// Longest interval between probes meanwhile, but for paths whose probe timeout is more than four
+/// times that: a probe soon after the pause leaves time for its answer.
+const LAST_RETRY: Duration = Duration::from_millis(25);
 /// Loss ratio from which one unanswered probe, or two, are too little evidence of failure.
 const SOME_LOSS: f64 = 0.02;
 const HIGH_LOSS: f64 = 0.06;
@@ -72,7 +74,10 @@ impl LivenessInput {
     fn patience(&self) -> Option<(Duration, Duration)> {
         match (self.resting, self.alone) {
             (true, _) => Some((REST_PATIENCE, REST_RETRY)),
-            (false, true) => Some((LAST_PATIENCE, LAST_RETRY)),
+            (false, true) => {
+                let answer = self.timeout * (self.probes_before_death() + 1);
+                Some((LAST_PATIENCE.max(answer), LAST_RETRY.max(self.timeout / 4)))
+            }
             (false, false) => None,
         }
     }
@@ -285,14 +290,30 @@ mod tests {
         let input =
             LivenessInput { timeout: Duration::from_millis(10), alone: true, ..silent(0.0) };
         let mut liveness = Liveness::new(ms(1_000));
-        let expected = vec![1_010, 1_030, 1_070, 1_150, 1_250];
+        let expected = [1_010].into_iter().chain((1_030..1_350).step_by(25)).collect();
         assert_eq!(probes(&mut liveness, &input), (expected, Silence::Dead));
         assert_eq!(liveness.deadline(&input), Some(ms(1_000) + LAST_PATIENCE));
         // Another path answers, so this one will, too.
         let one_of_many = LivenessInput { alone: false, ..input };
-        assert_eq!(liveness.deadline(&one_of_many), Some(ms(1_060)));
+        assert!(liveness.deadline(&one_of_many) < Some(ms(1_350)));
         liveness.excuse(ms(1_260));
         assert_eq!(liveness.deadline(&one_of_many), Some(ms(1_260) + MIN_SILENCE));
+    }
+
+    #[test]
+    fn a_far_path_has_time_for_an_answer_while_no_path_answers() {
+        let timeout = Duration::from_millis(600);
+        for loss in [0.0, HIGH_LOSS] {
+            let one_of_many = LivenessInput { timeout, ..silent(loss) };
+            let alone = LivenessInput { alone: true, ..one_of_many };
+            let end = |input| {
+                let mut liveness = Liveness::new(ms(1_000));
+                let (sent, Silence::Dead) = probes(&mut liveness, input) else { unreachable!() };
+                (sent.len(), liveness.deadline(input))
+            };
+            let (few, many) = (end(&one_of_many), end(&alone));
+            assert!(many.0 > few.0 && many.1 == few.1, "{many:?}, {few:?}");
+        }
     }
 
     #[test]

@@ -1,14 +1,12 @@
-//! The sending end of a transfer, with features of kernels that `smoltcp` lacks: selective
-//! acknowledgements (RFC 2018), loss detection by time (RFC 8985), and a window counted in bytes.
-//! Without them, recovery takes a round trip for each lost segment of a window.
+//! The sending end of a transfer, with selective acknowledgements (RFC 2018), loss detection by
+//! time (RFC 8985), and a window counted in bytes. A receiver's window never closes here, so there
+//! is no probe for one.
 //!
 //! This file has the connection, acknowledgements, loss detection and transmission. `rtt` has the
 //! round-trip time and the timeout, `delivery` the delivery rate, `peer` the state of the receiving
-//! end, `recovery` what is sent after a loss, `segment` the segments in flight, and `packet` their
-//! encoding.
+//! end, `recovery` what is sent after a loss, and `segment` the segments in flight.
 
 mod delivery;
-mod packet;
 mod peer;
 mod recovery;
 mod rtt;
@@ -28,12 +26,11 @@ use segment::{Fate, News, Segment};
 
 use super::bbr::Sample;
 use super::control::{Control, Pacing, TcpState};
+use super::packet::{self, TCP_HEADER};
 use crate::clock::{NEVER, Nanos, SECOND};
 use crate::packet::{fill, ip_header_len};
 use crate::spec;
 
-/// Length of a TCP header without options, in bytes.
-const TCP_HEADER: usize = 20;
 /// Time without progress after which a connection is aborted; longer than any outage of a world.
 const GIVE_UP: Nanos = 300 * SECOND;
 /// Number of sacked segments above a missing one that makes it lost (RFC 6675).
@@ -77,9 +74,6 @@ pub(super) struct Sender {
     control: Control,
     /// Whether the window limited the last transmission, not the peer or the application.
     window_limited: bool,
-    /// Whether nothing is in flight because the peer's window is closed. It is probed then (RFC
-    /// 9293, section 3.8.6.1).
-    window_closed: bool,
     recovery: Option<Recovery>,
     /// Congestion control before a timeout that may turn out to be spurious.
     before_timeout: Option<Control>,
@@ -133,7 +127,6 @@ impl Sender {
             declared: 0,
             control: Control::new(control),
             window_limited: false,
-            window_closed: false,
             recovery: None,
             before_timeout: None,
             newest: (0, 0),
@@ -200,10 +193,7 @@ impl Sender {
         match (self.state, self.incoming.is_empty()) {
             (State::Broken, _) => NEVER,
             (_, false) => 0,
-            _ if self.state == State::Open && self.segments.is_empty() => {
-                let probe = if self.window_closed { self.timeout_at } else { NEVER };
-                probe.min(self.paced_until)
-            }
+            _ if self.state == State::Open && self.segments.is_empty() => self.paced_until,
             _ => self.timeout_at.min(self.reorder_at).min(self.paced_until),
         }
     }
@@ -223,9 +213,6 @@ impl Sender {
             }
         } else if now >= self.timeout_at && !self.segments.is_empty() {
             self.on_timeout(now);
-        } else if now >= self.timeout_at && self.window_closed {
-            self.emit(TcpControl::None, self.next.saturating_sub(1), 0, out);
-            self.timeout_at = now + self.rtt.timeout;
         } else if now >= self.reorder_at {
             self.detect_losses(now);
         }
@@ -479,12 +466,9 @@ impl Sender {
         self.window_limited = false;
         self.paced_until = NEVER;
         if self.segments.is_empty() {
-            if !self.window_closed {
-                self.timeout_at = now + self.rtt.timeout;
-            }
+            self.timeout_at = now + self.rtt.timeout;
             self.progress_at = now;
         }
-        self.window_closed = false;
         if self.retransmit(now, window, out) {
             self.send_new(now, window, out);
         }
@@ -543,7 +527,6 @@ impl Sender {
                 return;
             }
             if self.next + len > bound {
-                self.window_closed = self.segments.is_empty();
                 return;
             }
             if self.in_flight > 0 && self.in_flight + len > window {

@@ -23,9 +23,7 @@ fn share(paths: &[(LinkConfig, LinkConfig)]) -> (f64, Measurement) {
 fn two_equal_paths() {
     let (share, found) = share(&[both(link(10, 5, 100)), both(link(10, 5, 100))]);
     assert!(share >= 0.9, "{share}: {found:?}");
-    // `smoltcp` has no selective acknowledgements: of two drops by CoDel in one window it waits a
-    // second for the other one.
-    assert!(found.longest_pause < Duration::from_millis(1_200), "{found:?}");
+    assert!(found.longest_pause < Duration::from_millis(300), "{found:?}");
 }
 
 #[test]

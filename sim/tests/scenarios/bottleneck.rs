@@ -55,14 +55,15 @@ fn paths_through_one_queue_are_one_group() {
     }
 }
 
+/// On kernels 0.42 to 0.48 in four runs of 30 s.
 #[test]
 fn paths_through_one_queue_take_one_flows_share() {
     let share = |seed| {
         let mut world = World::new(shared_link(seed), Observe::default());
         let carried = |world: &World| [0, 1].map(|flow| world.flow(flow).bytes as f64);
-        world.run_until(20 * SECOND);
+        world.run_until(3 * SECOND);
         let before = carried(&world);
-        world.run_until(38 * SECOND);
+        world.run_until(33 * SECOND);
         let after = carried(&world);
         let [plain, all] = [0, 1].map(|flow| after[flow] - before[flow]);
         all / (plain + all)

@@ -7,6 +7,9 @@ use smoltcp::wire::{IpAddress, IpProtocol, IpRepr, TcpPacket, TcpRepr};
 
 use crate::packet::transport;
 
+/// Length of a TCP header without options, in bytes.
+pub(super) const TCP_HEADER: usize = 20;
+
 /// Parses the segment in `packet`; `None` if it is invalid or its checksum is wrong.
 pub(super) fn parse(packet: &[u8], from: SocketAddr, to: SocketAddr) -> Option<TcpRepr<'_>> {
     let segment = TcpPacket::new_checked(transport(packet)).ok()?;
