@@ -97,6 +97,13 @@ impl Progress {
         state.done += planned;
     }
 
+    /// So many runs more, with this planned time.
+    pub(crate) fn extend(&self, count: usize, planned: Duration) {
+        let mut state = lock(&self.state);
+        state.count += count;
+        state.total += planned;
+    }
+
     /// A run begins. Its name is that of no other that runs.
     pub(crate) fn begin(&self, name: &str, planned: Duration) {
         let run = Run { name: name.to_owned(), start: Instant::now(), planned };

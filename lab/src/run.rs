@@ -92,9 +92,14 @@ struct Job<'a> {
 impl Job<'_> {
     /// The time it adds to a series: of runs side by side, its part.
     fn expected(&self, options: &Options) -> Duration {
+        self.alone(options).mul_f64(self.share)
+    }
+
+    /// The time it takes.
+    fn alone(&self, options: &Options) -> Duration {
         let duration = self.loaded.scenario.duration;
         let own = if options.simulated { duration / VIRTUAL_SPEED } else { duration };
-        (own + OVERHEAD).mul_f64(self.share)
+        own + OVERHEAD
     }
 }
 
@@ -207,12 +212,13 @@ pub(crate) fn stored(scenarios: &[Loaded], options: &Options) -> io::Result<Vec<
 /// Prints how much there is to do.
 pub(crate) fn announce(scenarios: &[Loaded], options: &Options) -> io::Result<()> {
     let (count, time) = left(scenarios, options)?;
-    eprintln!(
-        "{} scenarios, {count} runs to do, about {} min",
-        scenarios.len(),
-        time.as_secs().div_ceil(60)
-    );
+    eprintln!("{} scenarios, {count} runs to do, about {} min", scenarios.len(), minutes(time));
     Ok(())
+}
+
+/// `time` in minutes, rounded up.
+fn minutes(time: Duration) -> u64 {
+    time.as_secs().div_ceil(60)
 }
 
 /// As [`run_all`], but first removes what earlier runs left behind. A guard process removes what
@@ -280,16 +286,18 @@ fn run_all(scenarios: &[Loaded], options: &Options) -> io::Result<Done> {
         if stored.is_some() {
             progress.skip(job.expected(options));
         } else {
-            left.push(Piece { share: job.share, round: job.repetition, work: (index, job) });
+            let work = (index, job, options.at_once());
+            left.push(Piece { share: job.share, round: job.repetition, work });
         }
         results.push(stored);
     }
     let found = Mutex::new((lines, results));
-    side_by_side::run(left, options.at_once(), |(index, job)| {
+    let measure = |(index, job, at_once): (usize, &Job<'_>, u32)| {
         let name =
             format!("{}, {}, repetition {}", job.loaded.name, job.subject.name, job.repetition + 1);
-        progress.begin(&name, job.expected(options));
-        match context.run(job) {
+        let planned = if at_once > 1 { job.expected(options) } else { job.alone(options) };
+        progress.begin(&name, planned);
+        match context.run(job, at_once) {
             Ok(result) => {
                 progress.end(&name, &one_line(&result));
                 let (lines, results) = &mut *found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -301,7 +309,19 @@ fn run_all(scenarios: &[Loaded], options: &Options) -> io::Result<Done> {
             Err(error) => progress.end(&name, &format!("no result: {error}")),
         }
         Ok(())
-    })?;
+    };
+    side_by_side::run(left, options.at_once(), measure)?;
+    let again = {
+        let (_, results) = &*found.lock().unwrap_or_else(PoisonError::into_inner);
+        disturbed(&jobs, results, options)
+    };
+    if !again.is_empty() {
+        let time = again.iter().map(|(_, job, _)| job.alone(options)).sum();
+        let count = again.len();
+        eprintln!("{count} runs do not count. Again, one at a time: about {} min", minutes(time));
+        progress.extend(count, time);
+        side_by_side::each(again, 1, measure)?;
+    }
     drop(progress);
     let (_, results) = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     let missing = results.iter().filter(|result| result.is_none()).count();
@@ -309,6 +329,22 @@ fn run_all(scenarios: &[Loaded], options: &Options) -> io::Result<Done> {
         eprintln!("{missing} of {} runs gave no result", jobs.len());
     }
     Ok(Done { results: results.into_iter().flatten().collect(), missing })
+}
+
+/// The runs to make again, alone: they do not count, probably for what ran beside them.
+fn disturbed<'a, 'b>(
+    jobs: &'b [Job<'a>],
+    results: &[Option<RunResult>],
+    options: &Options,
+) -> Vec<(usize, &'b Job<'a>, u32)> {
+    if options.simulated || options.at_once() == 1 {
+        return Vec::new();
+    }
+    let numbered = jobs.iter().zip(results).enumerate();
+    numbered
+        .filter(|(_, (_, result))| result.as_ref().is_some_and(|result| !usable(result)))
+        .map(|(index, (job, _))| (index, job, 1))
+        .collect()
 }
 
 /// What all runs of a series have in common.
@@ -319,12 +355,12 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
-    fn run(&self, job: &Job<'_>) -> io::Result<RunResult> {
+    fn run(&self, job: &Job<'_>, at_once: u32) -> io::Result<RunResult> {
         if self.options.simulated {
             return run_simulated(job, &self.environment);
         }
         let mut result = run_one(job, &self.environment, self.options)?;
-        result.side_by_side = self.options.at_once();
+        result.side_by_side = at_once;
         result.calibration = self.calibration.clone().filter(|_| !self.options.netem);
         Ok(result)
     }
@@ -621,4 +657,28 @@ pub(crate) fn limit_of(scenario: &Scenario, subject: &Subject) -> f64 {
         _ => links,
     };
     if value.is_finite() { value } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::tests::run;
+    use crate::scenarios;
+
+    #[test]
+    fn runs_that_do_not_count_are_made_again_if_others_were_beside_them() {
+        let mut scenarios = scenarios::all().expect("the lab's scenarios are right");
+        scenarios.truncate(1);
+        let side_by_side = Options { jobs: NonZeroU32::new(3), ..Options::default() };
+        let jobs = jobs(&scenarios, &side_by_side);
+        let mut results: Vec<_> = jobs.iter().map(|_| Some(run("s", "tcp", 0, 5.0))).collect();
+        results[0] = None;
+        results[2].as_mut().expect("it is there").invalid.push("late".to_owned());
+        let again = |options| {
+            let again = disturbed(&jobs, &results, options).into_iter();
+            again.map(|(index, _, at_once)| (index, at_once)).collect::<Vec<_>>()
+        };
+        assert_eq!(again(&side_by_side), [(2, 1)]);
+        assert_eq!(again(&Options::default()), []);
+    }
 }
