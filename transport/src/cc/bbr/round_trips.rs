@@ -29,6 +29,10 @@ const INFLATED_LOSSY: f64 = 1.5;
 #[derive(Debug)]
 pub(super) struct RoundTrips {
     min_rtt: Option<Duration>,
+    /// The minimum of the other kind of samples, from before the path began or ceased to reorder. A
+    /// jitter as long as the time between two packets does both every second; if the minimum were
+    /// forgotten each time, the queue that stands then would count as the empty path.
+    other_min_rtt: Option<Duration>,
     /// Smoothed RTT and its mean deviation, seconds.
     smoothed: f64,
     deviation: f64,
@@ -43,6 +47,7 @@ impl RoundTrips {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             min_rtt: None,
+            other_min_rtt: None,
             smoothed: 0.0,
             deviation: 0.0,
             jitter: 0.0,
@@ -78,7 +83,7 @@ impl RoundTrips {
         self.jitter = sample.jitter.as_secs_f64();
         let turned = self.jitters() != before;
         if turned {
-            self.min_rtt = None;
+            core::mem::swap(&mut self.min_rtt, &mut self.other_min_rtt);
         }
         turned
     }
@@ -188,6 +193,39 @@ mod tests {
             assert!(trips.is_late(Some(ms(late + 1)), &excess, true), "{lowest}");
         }
         assert!(!RoundTrips::new(at(0)).is_late(Some(ms(500)), &excess, true), "nothing is known");
+    }
+
+    #[test]
+    fn each_kind_of_samples_has_a_minimum_that_is_kept_while_the_other_is_in_use() {
+        let mut trips = RoundTrips::new(at(0));
+        let mut turn = |rtt, jitter| {
+            let sample = RateSample {
+                now: at(0),
+                acked: 0,
+                lost: 0,
+                prior_in_flight: 0,
+                in_flight: 0,
+                delivery_rate: None,
+                app_limited: false,
+                left_and_arrived_in: None,
+                delivered: 0,
+                prior_delivered: 0,
+                rtt: Some(ms(rtt)),
+                smoothed_rtt: ms(rtt),
+                rtt_deviation: Duration::ZERO,
+                jitter: ms(jitter),
+                min_rtt: ms(rtt),
+                ecn_ce: 0,
+            };
+            let turned = trips.on_feedback(&sample);
+            trips.on_rtt(at(0), ms(rtt));
+            (turned, trips.min_rtt())
+        };
+        assert_eq!(turn(10, 0), (false, Some(ms(10))));
+        assert_eq!(turn(13, 2), (true, Some(ms(13))));
+        assert_eq!(turn(40, 0), (true, Some(ms(10))));
+        assert_eq!(turn(40, 2), (true, Some(ms(13))));
+        assert_eq!(turn(9, 0), (true, Some(ms(9))));
     }
 
     #[test]
