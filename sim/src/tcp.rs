@@ -187,18 +187,10 @@ fn refusal(packet: &[u8], tuple: &Tuple) -> Option<Vec<u8>> {
     }
     let acknowledged = repr.seq_number + repr.segment_len();
     let reset = TcpRepr {
-        src_port: destination.port(),
-        dst_port: source.port(),
-        control: Flag::Rst,
         seq_number: repr.ack_number.unwrap_or(TcpSeqNumber(0)),
         ack_number: repr.ack_number.is_none().then_some(acknowledged),
         window_len: 0,
-        window_scale: None,
-        max_seg_size: None,
-        sack_permitted: false,
-        sack_ranges: [None; 3],
-        timestamp: None,
-        payload: &[],
+        ..packet::empty(destination, source, Flag::Rst)
     };
     Some(packet::build(&reset, destination, source))
 }

@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 
 use smoltcp::phy::ChecksumCapabilities;
-use smoltcp::wire::{IpAddress, IpProtocol, IpRepr, TcpPacket, TcpRepr};
+use smoltcp::wire::{IpAddress, IpProtocol, IpRepr, TcpControl, TcpPacket, TcpRepr, TcpSeqNumber};
 
 use crate::packet::transport;
 
@@ -15,6 +15,24 @@ pub(super) fn parse(packet: &[u8], from: SocketAddr, to: SocketAddr) -> Option<T
     let segment = TcpPacket::new_checked(transport(packet)).ok()?;
     let (from, to) = (IpAddress::from(from.ip()), IpAddress::from(to.ip()));
     TcpRepr::parse(&segment, &from, &to, &ChecksumCapabilities::default()).ok()
+}
+
+/// A segment between these ends, with neither data nor options.
+pub(super) fn empty(from: SocketAddr, to: SocketAddr, control: TcpControl) -> TcpRepr<'static> {
+    TcpRepr {
+        src_port: from.port(),
+        dst_port: to.port(),
+        control,
+        seq_number: TcpSeqNumber(0),
+        ack_number: None,
+        window_len: u16::MAX,
+        window_scale: None,
+        max_seg_size: None,
+        sack_permitted: false,
+        sack_ranges: [None; 3],
+        timestamp: None,
+        payload: &[],
+    }
 }
 
 /// The packet with the segment `repr`.

@@ -1,4 +1,4 @@
-//! The receiving end of a transfer. It reads at once what arrives, so its window never closes.
+//! The receiving end of a transfer. What arrives is read at once, so its window never closes.
 //!
 //! This file has the connection. `arrived` has what arrived of the stream, and `acknowledgements`
 //! when that is acknowledged.
@@ -238,9 +238,6 @@ impl Receiver {
         let number = |offset: u64| self.initial.1.wrapping_add(1).wrapping_add(offset as u32);
         let range = |(start, end)| (number(start), number(end));
         let repr = TcpRepr {
-            src_port: self.local.port(),
-            dst_port: remote.port(),
-            control,
             seq_number: TcpSeqNumber(self.initial.0.wrapping_add(sent) as i32),
             ack_number: Some(TcpSeqNumber(number(in_order) as i32)),
             window_len: window.min(usize::from(u16::MAX)) as u16,
@@ -248,8 +245,7 @@ impl Receiver {
             max_seg_size: syn.then_some(self.mss as u16),
             sack_permitted: syn,
             sack_ranges: self.arrived.ranges().map(|found| found.map(range)),
-            timestamp: None,
-            payload: &[],
+            ..packet::empty(self.local, remote, control)
         };
         out.push(packet::build(&repr, self.local, remote));
         if !syn {

@@ -590,18 +590,13 @@ impl Sender {
         let after_syn = u32::from(!syn);
         let number = self.initial.wrapping_add(after_syn).wrapping_add(start as u32);
         let repr = TcpRepr {
-            src_port: self.local.port(),
-            dst_port: self.remote.port(),
-            control,
             seq_number: TcpSeqNumber(number as i32),
             ack_number: (!syn).then_some(self.peer.expected),
-            window_len: u16::MAX,
             window_scale: syn.then_some(0),
             max_seg_size: syn.then_some(self.interface_mss as u16),
             sack_permitted: syn,
-            sack_ranges: [None; 3],
-            timestamp: None,
             payload: &payload,
+            ..packet::empty(self.local, self.remote, control)
         };
         out.push(packet::build(&repr, self.local, self.remote));
     }

@@ -41,18 +41,10 @@ impl Connection {
         let mut payload = vec![0; if control == TcpControl::Psh { SEGMENT as usize } else { 0 }];
         fill(FLOW, offset, &mut payload);
         let repr = TcpRepr {
-            src_port: 5_000,
-            dst_port: 5_000,
-            control,
             seq_number: TcpSeqNumber(number as i32),
             ack_number: ack.map(|ack| TcpSeqNumber(ack as i32)),
-            window_len: u16::MAX,
-            window_scale: None,
-            max_seg_size: None,
-            sack_permitted: false,
-            sack_ranges: [None; 3],
-            timestamp: None,
             payload: &payload,
+            ..packet::empty(address(1), address(2), control)
         };
         let packet = packet::build(&repr, address(1), address(2));
         self.receiver.on_packet(self.now, &packet).expect("the content is right");
