@@ -444,8 +444,9 @@ impl Bbr {
                 self.full_bandwidth.bw = rate;
                 self.full_bandwidth.rounds = 0;
             } else {
+                let full = late || self.round.stretched;
                 self.full_bandwidth.rounds +=
-                    if late { self.parameters.full_rounds.div_ceil(2) } else { 1 };
+                    if full { self.parameters.full_rounds.div_ceil(2) } else { 1 };
             }
         }
         let Round { acked, lost, ecn, .. } = self.round;
