@@ -29,9 +29,9 @@ const INFLATED_LOSSY: f64 = 1.5;
 #[derive(Debug)]
 pub(super) struct RoundTrips {
     min_rtt: Option<Duration>,
-    /// The minimum of the other kind of samples, from before the path began or ceased to reorder. A
-    /// jitter as long as the time between two packets does both every second; if the minimum were
-    /// forgotten each time, the queue that stands then would count as the empty path.
+    /// The minimum of the other kind of samples, from before the path began or ceased to reorder.
+    /// With a jitter as long as the time between two packets both happen every second. If the
+    /// minimum were forgotten then, a standing queue would count as the empty path.
     other_min_rtt: Option<Duration>,
     /// Smoothed RTT and its mean deviation, seconds.
     smoothed: f64,
