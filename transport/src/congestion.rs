@@ -183,24 +183,7 @@ mod tests {
     }
 
     fn sample(ecn_ce: u64) -> RateSample {
-        RateSample {
-            now: ms(0),
-            acked: 0,
-            lost: 0,
-            prior_in_flight: 0,
-            in_flight: 0,
-            delivery_rate: None,
-            app_limited: false,
-            left_and_arrived_in: None,
-            delivered: 0,
-            prior_delivered: 0,
-            rtt: Some(Duration::from_millis(20)),
-            smoothed_rtt: Duration::from_millis(20),
-            rtt_deviation: Duration::ZERO,
-            jitter: Duration::ZERO,
-            min_rtt: Duration::from_millis(20),
-            ecn_ce,
-        }
+        RateSample { ecn_ce, ..RateSample::of_rtt(ms(0), Duration::from_millis(20)) }
     }
 
     #[test]

@@ -49,6 +49,31 @@ pub struct RateSample {
     pub ecn_ce: u64,
 }
 
+#[cfg(test)]
+impl RateSample {
+    /// Feedback at `now` that acknowledges nothing, after a round trip of `rtt`.
+    pub(crate) fn of_rtt(now: Instant, rtt: Duration) -> Self {
+        Self {
+            now,
+            acked: 0,
+            lost: 0,
+            prior_in_flight: 0,
+            in_flight: 0,
+            delivery_rate: None,
+            app_limited: false,
+            left_and_arrived_in: None,
+            delivered: 0,
+            prior_delivered: 0,
+            rtt: Some(rtt),
+            smoothed_rtt: rtt,
+            rtt_deviation: Duration::ZERO,
+            jitter: Duration::ZERO,
+            min_rtt: rtt,
+            ecn_ce: 0,
+        }
+    }
+}
+
 /// A congestion event: packets were lost or marked.
 #[derive(Clone, Copy, Debug)]
 pub struct CongestionEvent {

@@ -199,24 +199,7 @@ mod tests {
     fn each_kind_of_samples_has_a_minimum_that_is_kept_while_the_other_is_in_use() {
         let mut trips = RoundTrips::new(at(0));
         let mut turn = |rtt, jitter| {
-            let sample = RateSample {
-                now: at(0),
-                acked: 0,
-                lost: 0,
-                prior_in_flight: 0,
-                in_flight: 0,
-                delivery_rate: None,
-                app_limited: false,
-                left_and_arrived_in: None,
-                delivered: 0,
-                prior_delivered: 0,
-                rtt: Some(ms(rtt)),
-                smoothed_rtt: ms(rtt),
-                rtt_deviation: Duration::ZERO,
-                jitter: ms(jitter),
-                min_rtt: ms(rtt),
-                ecn_ce: 0,
-            };
+            let sample = RateSample { jitter: ms(jitter), ..RateSample::of_rtt(at(0), ms(rtt)) };
             let turned = trips.on_feedback(&sample);
             trips.on_rtt(at(0), ms(rtt));
             (turned, trips.min_rtt())
