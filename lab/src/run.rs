@@ -286,13 +286,12 @@ fn run_all(scenarios: &[Loaded], options: &Options) -> io::Result<Done> {
         if stored.is_some() {
             progress.skip(job.expected(options));
         } else {
-            let work = (index, job, options.at_once());
-            left.push(Piece { share: job.share, round: job.repetition, work });
+            left.push(Piece { share: job.share, round: job.repetition, work: (index, job) });
         }
         results.push(stored);
     }
     let found = Mutex::new((lines, results));
-    let measure = |(index, job, at_once): (usize, &Job<'_>, u32)| {
+    let measure = |at_once, (index, job): (usize, &Job<'_>)| {
         let name =
             format!("{}, {}, repetition {}", job.loaded.name, job.subject.name, job.repetition + 1);
         let planned = if at_once > 1 { job.expected(options) } else { job.alone(options) };
@@ -310,17 +309,15 @@ fn run_all(scenarios: &[Loaded], options: &Options) -> io::Result<Done> {
         }
         Ok(())
     };
-    side_by_side::run(left, options.at_once(), measure)?;
-    let again = {
-        let (_, results) = &*found.lock().unwrap_or_else(PoisonError::into_inner);
-        disturbed(&jobs, results, options)
-    };
+    let at_once = options.at_once();
+    side_by_side::run(left, at_once, |work| measure(at_once, work))?;
+    let again = disturbed(&jobs, &found.lock().unwrap_or_else(PoisonError::into_inner).1, options);
     if !again.is_empty() {
-        let time = again.iter().map(|(_, job, _)| job.alone(options)).sum();
+        let time = again.iter().map(|(_, job)| job.alone(options)).sum();
         let count = again.len();
         eprintln!("{count} runs do not count. Again, one at a time: about {} min", minutes(time));
         progress.extend(count, time);
-        side_by_side::each(again, 1, measure)?;
+        side_by_side::each(again, 1, |work| measure(1, work))?;
     }
     drop(progress);
     let (_, results) = found.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -336,14 +333,14 @@ fn disturbed<'a, 'b>(
     jobs: &'b [Job<'a>],
     results: &[Option<RunResult>],
     options: &Options,
-) -> Vec<(usize, &'b Job<'a>, u32)> {
+) -> Vec<(usize, &'b Job<'a>)> {
     if options.simulated || options.at_once() == 1 {
         return Vec::new();
     }
     let numbered = jobs.iter().zip(results).enumerate();
     numbered
         .filter(|(_, (_, result))| result.as_ref().is_some_and(|result| !usable(result)))
-        .map(|(index, (job, _))| (index, job, 1))
+        .map(|(index, (job, _))| (index, job))
         .collect()
 }
 
@@ -676,9 +673,9 @@ mod tests {
         results[2].as_mut().expect("it is there").invalid.push("late".to_owned());
         let again = |options| {
             let again = disturbed(&jobs, &results, options).into_iter();
-            again.map(|(index, _, at_once)| (index, at_once)).collect::<Vec<_>>()
+            again.map(|(index, _)| index).collect::<Vec<_>>()
         };
-        assert_eq!(again(&side_by_side), [(2, 1)]);
-        assert_eq!(again(&Options::default()), []);
+        assert_eq!(again(&side_by_side), [2]);
+        assert_eq!(again(&Options::default()), [0; 0]);
     }
 }

@@ -32,7 +32,7 @@ pub struct Stack {
     senders: Vec<Sender>,
     receivers: Vec<Receiver>,
     /// Packets for others than senders.
-    incoming: VecDeque<Vec<u8>>,
+    incoming: VecDeque<(Tuple, Vec<u8>)>,
     addresses: Vec<IpAddr>,
     mtu: usize,
     seed: u64,
@@ -113,11 +113,11 @@ impl Stack {
 
     /// Takes a packet, which the next [`poll`](Self::poll) processes.
     pub fn receive(&mut self, packet: &[u8]) {
-        let ends = tuple(packet).map(|tuple| (tuple.destination, tuple.source));
-        let of = |sender: &&mut Sender| Some((sender.local, sender.remote)) == ends;
-        match self.senders.iter_mut().find(of) {
+        let Some(tuple) = tuple(packet) else { return };
+        let ends = (tuple.destination, tuple.source);
+        match self.senders.iter_mut().find(|sender| (sender.local, sender.remote) == ends) {
             Some(sender) => sender.receive(packet),
-            None => self.incoming.push_back(packet.to_vec()),
+            None => self.incoming.push_back((tuple, packet.to_vec())),
         }
     }
 
@@ -128,10 +128,9 @@ impl Stack {
     pub fn poll(&mut self, now: Nanos) -> Result<Vec<Vec<u8>>, (u64, u64)> {
         let mut out = Vec::new();
         self.senders.iter_mut().for_each(|sender| sender.poll(now, &mut out));
-        while let Some(packet) = self.incoming.pop_front() {
-            let Some(tuple) = tuple(&packet) else { continue };
+        while let Some((tuple, packet)) = self.incoming.pop_front() {
             if let Some(receiver) = self.receivers.iter_mut().find(|end| end.takes(&tuple)) {
-                receiver.on_packet(now, &packet)?;
+                receiver.on_packet(now, tuple.source, &packet)?;
             } else if self.addresses.contains(&tuple.destination.ip()) {
                 out.extend(refusal(&packet, &tuple));
             }

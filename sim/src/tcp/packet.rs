@@ -1,20 +1,32 @@
 //! Segments as IP packets.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{IpAddress, IpProtocol, IpRepr, TcpControl, TcpPacket, TcpRepr, TcpSeqNumber};
 
-use crate::packet::transport;
+use crate::packet::{ip_header_len, transport};
 
 /// Length of a TCP header without options, in bytes.
-pub(super) const TCP_HEADER: usize = 20;
+const TCP_HEADER: usize = 20;
 
 /// Parses the segment in `packet`; `None` if it is invalid or its checksum is wrong.
 pub(super) fn parse(packet: &[u8], from: SocketAddr, to: SocketAddr) -> Option<TcpRepr<'_>> {
     let segment = TcpPacket::new_checked(transport(packet)).ok()?;
     let (from, to) = (IpAddress::from(from.ip()), IpAddress::from(to.ip()));
     TcpRepr::parse(&segment, &from, &to, &ChecksumCapabilities::default()).ok()
+}
+
+/// Payload of a full segment from or to `address`, in bytes.
+pub(super) fn mss(mtu: usize, address: IpAddr) -> usize {
+    mtu - ip_header_len(address) - TCP_HEADER
+}
+
+/// The offset of the sequence number `number` in a stream whose SYN has `initial`. It is near the
+/// offset `near`.
+pub(super) fn offset(initial: u32, number: u32, near: u64) -> u64 {
+    let at_near = initial.wrapping_add(1).wrapping_add(near as u32);
+    near.saturating_add_signed(i64::from(number.wrapping_sub(at_near) as i32))
 }
 
 /// A segment between these ends, with neither data nor options.

@@ -13,9 +13,9 @@ use smoltcp::wire::{TcpControl, TcpRepr, TcpSeqNumber};
 use acknowledgements::Acknowledgements;
 use arrived::Arrived;
 
-use super::packet::{self, TCP_HEADER};
+use super::packet;
 use crate::clock::{NEVER, Nanos, SECOND};
-use crate::packet::{Tuple, find_wrong, ip_header_len, tuple};
+use crate::packet::{Tuple, find_wrong};
 
 /// Time after which an unanswered SYN or FIN is repeated; it doubles (RFC 6298, section 2.1).
 const TIMEOUT: Nanos = SECOND;
@@ -97,7 +97,7 @@ impl Receiver {
     }
 
     pub(super) fn set_mtu(&mut self, mtu: usize) {
-        self.mss = mtu - ip_header_len(self.local.ip()) - TCP_HEADER;
+        self.mss = packet::mss(mtu, self.local.ip());
     }
 
     /// Whether a segment is for it.
@@ -122,19 +122,23 @@ impl Receiver {
         self.acknowledgements.at.min(self.control_at)
     }
 
-    /// Takes a packet.
+    /// Takes a packet from `source`.
     ///
     /// # Errors
     /// The flow and offset of the first byte that differs from what the sender wrote.
-    pub(super) fn on_packet(&mut self, now: Nanos, packet: &[u8]) -> Result<(), (u64, u64)> {
-        let Some(Tuple { source, .. }) = tuple(packet) else { return Ok(()) };
+    pub(super) fn on_packet(
+        &mut self,
+        now: Nanos,
+        source: SocketAddr,
+        packet: &[u8],
+    ) -> Result<(), (u64, u64)> {
         let Some(repr) = packet::parse(packet, source, self.local) else { return Ok(()) };
         if repr.control == TcpControl::Syn {
             self.on_syn(now, source, &repr);
             return Ok(());
         }
         let number = repr.seq_number.0 as u32;
-        let start = self.offset(number);
+        let start = packet::offset(self.initial.1, number, self.arrived.in_order);
         let end = start + repr.segment_len() as u64;
         let last = start + repr.payload.len() as u64;
         let bound = self.arrived.in_order + self.window as u64;
@@ -200,13 +204,6 @@ impl Receiver {
         self.state = State::Closed;
         self.control_at = NEVER;
         self.acknowledgements.at = NEVER;
-    }
-
-    /// The offset in the stream of a sequence number near the first byte that is missing.
-    fn offset(&self, number: u32) -> u64 {
-        let in_order = self.arrived.in_order;
-        let next = self.initial.1.wrapping_add(1).wrapping_add(in_order as u32);
-        in_order.saturating_add_signed(i64::from(number.wrapping_sub(next) as i32))
     }
 
     /// Sends what is due.

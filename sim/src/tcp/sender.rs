@@ -26,9 +26,9 @@ use segment::{Fate, News, Segment};
 
 use super::bbr::Sample;
 use super::control::{Control, Pacing, TcpState};
-use super::packet::{self, TCP_HEADER};
+use super::packet;
 use crate::clock::{NEVER, Nanos, SECOND};
-use crate::packet::{fill, ip_header_len};
+use crate::packet::fill;
 use crate::spec;
 
 /// Time without progress after which a connection is aborted; longer than any outage of a world.
@@ -148,7 +148,7 @@ impl Sender {
     }
 
     pub(super) fn set_mtu(&mut self, mtu: usize) {
-        self.interface_mss = mtu - ip_header_len(self.local.ip()) - TCP_HEADER;
+        self.interface_mss = packet::mss(mtu, self.local.ip());
     }
 
     /// Ends the stream after the bytes sent so far.
@@ -266,8 +266,7 @@ impl Sender {
 
     /// The offset in the stream of a sequence number near the first byte in flight.
     fn offset(&self, number: u32) -> u64 {
-        let first = self.initial.wrapping_add(1).wrapping_add(self.first as u32);
-        self.first.saturating_add_signed(i64::from(number.wrapping_sub(first) as i32))
+        packet::offset(self.initial, number, self.first)
     }
 
     fn on_ack(&mut self, now: Nanos, ack: u64, ranges: [Option<(u32, u32)>; 3]) {

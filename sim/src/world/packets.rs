@@ -139,7 +139,7 @@ impl World {
         }
         let now = self.now;
         let host = &mut self.hosts[index];
-        // The stack counts in microseconds; the current one is done.
+        // A timer that is due again at once waits for the next microsecond.
         host.stack_wake = host.stack.poll_at(now).max(now / 1_000 * 1_000 + 1_000);
         for number in 0..self.flows.len() {
             if self.flows[number].spec.to == index

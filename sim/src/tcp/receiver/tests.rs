@@ -47,7 +47,7 @@ impl Connection {
             ..packet::empty(address(1), address(2), control)
         };
         let packet = packet::build(&repr, address(1), address(2));
-        self.receiver.on_packet(self.now, &packet).expect("the content is right");
+        self.receiver.on_packet(self.now, address(1), &packet).expect("the content is right");
         self.poll();
     }
 
