@@ -308,14 +308,15 @@ mod tests {
     use std::os::unix::net::UnixListener;
     use std::thread;
 
+    use mpip_testing::Directory;
+
     use super::*;
     use crate::event::EventKind;
 
-    /// A socket whose daemon reads one line and answers with `answer`.
-    fn daemon(name: &str, answer: &'static [u8]) -> PathBuf {
-        let path =
-            std::env::temp_dir().join(format!("mpip-api-{name}-{}.sock", std::process::id()));
-        let _ = std::fs::remove_file(&path);
+    /// A daemon that reads one line and answers with `answer`, and the directory of its socket.
+    fn daemon(answer: &'static [u8]) -> (Directory, PathBuf) {
+        let directory = Directory::new();
+        let path = directory.join("mpip0.sock");
         let listener = UnixListener::bind(&path).expect("the temporary directory is writable");
         thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("the test connects");
@@ -323,13 +324,13 @@ mod tests {
             BufReader::new(stream.try_clone().expect("clones")).read_line(&mut line).expect("line");
             stream.write_all(answer).expect("the test reads");
         });
-        path
+        (directory, path)
     }
 
     #[test]
     fn a_daemon_that_is_killed_does_not_serve_its_socket_and_a_silent_one_does() {
-        let silent = std::env::temp_dir().join(format!("mpip-silent-{}.sock", std::process::id()));
-        let _ = std::fs::remove_file(&silent);
+        let directory = Directory::new();
+        let silent = directory.join("mpip0.sock");
         let listener = UnixListener::bind(&silent).expect("the temporary directory is writable");
         assert!(is_served(&silent).expect("a socket"), "it accepts and says nothing");
         // The request waits in the queue of the listener when that goes.
@@ -339,7 +340,6 @@ mod tests {
         });
         assert!(!is_served(&silent).expect("a socket"));
         killed.join().expect("no panic");
-        let _ = std::fs::remove_file(&silent);
     }
 
     #[test]
@@ -355,22 +355,21 @@ mod tests {
 
     #[test]
     fn a_refusal_is_an_error_with_the_daemons_words() {
-        let path =
-            daemon("refusal", b"{\"version\":1,\"response\":\"error\",\"message\":\"not now\"}\n");
+        let (_directory, path) =
+            daemon(b"{\"version\":1,\"response\":\"error\",\"message\":\"not now\"}\n");
         let error = request(&path, &Request::Down).expect_err("refused");
         assert_eq!(error.to_string(), "the daemon refused: not now");
     }
 
     #[test]
     fn an_answer_that_breaks_off_is_no_answer() {
-        let path = daemon("cut", b"{\"version\":1,\"respon");
+        let (_directory, path) = daemon(b"{\"version\":1,\"respon");
         assert!(matches!(request(&path, &Request::Down), Err(ClientError::Closed { .. })));
     }
 
     #[test]
     fn events_come_until_the_daemon_ends() {
-        let path = daemon(
-            "events",
+        let (_directory, path) = daemon(
             b"{\"version\":1,\"response\":\"done\"}\n{\"version\":1,\"response\":\"event\",\
               \"event\":{\"unix_time_ms\":5.0,\"message\":\"m\",\"event\":\"lost\",\"peer\":\"b\"}}\n",
         );

@@ -35,14 +35,15 @@ fn pages(command: &Command, directory: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+    use mpip_testing::Directory;
 
     use super::*;
     use crate::Arguments;
 
     #[test]
     fn every_command_has_a_page_and_completions_know_it() {
-        let directory = std::env::temp_dir().join(format!("mpip-pages-{}", std::process::id()));
-        generate(Arguments::command(), &directory).expect("writable");
+        let directory = Directory::new();
+        generate(Arguments::command(), directory.path()).expect("writable");
         let read = |name: &str| fs::read_to_string(directory.join(name)).expect(name);
         assert!(read("mpip.1").contains("mpip invite laptop"));
         let shells = [read("mpip.bash"), read("mpip.fish"), read("_mpip")];
@@ -56,6 +57,5 @@ mod tests {
             assert!(shells.iter().all(|shell| shell.contains(name)), "{name}");
         }
         assert!(read("mpip-set-peer.1").contains("KEY=VALUE"));
-        fs::remove_dir_all(directory).expect("removed");
     }
 }

@@ -521,16 +521,13 @@ mod tests {
     #[test]
     fn a_replaced_file_keeps_its_mode_and_leaves_nothing_beside_it() {
         use std::os::unix::fs::PermissionsExt;
-        let directory = std::env::temp_dir().join(format!("mpip-save-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&directory);
-        fs::create_dir_all(&directory).expect("writable");
+        let directory = mpip_testing::Directory::new();
         let file = directory.join("mpip0.toml");
         fs::write(&file, "a").expect("writable");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("ours");
         replace(&file, "b").expect("writable");
         assert_eq!(fs::read_to_string(&file).expect("there"), "b");
         assert_eq!(fs::metadata(&file).expect("there").mode() & 0o777, 0o640);
-        assert_eq!(fs::read_dir(&directory).expect("there").count(), 1);
-        let _ = fs::remove_dir_all(&directory);
+        assert_eq!(fs::read_dir(directory.path()).expect("there").count(), 1);
     }
 }

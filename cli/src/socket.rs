@@ -58,12 +58,14 @@ fn only_one(directory: &Path) -> Result<PathBuf, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use mpip_testing::Directory;
+
     use super::*;
 
     #[test]
     fn the_only_socket_is_found_and_several_are_named() {
-        let directory = std::env::temp_dir().join(format!("mpip-sockets-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&directory);
+        let parent = Directory::new();
+        let directory = parent.join("run");
         let error = only_one(&directory).expect_err("no directory");
         assert!(error.to_string().starts_with("no daemon runs: "), "{error}");
         fs::create_dir_all(&directory).expect("writable");
@@ -74,6 +76,5 @@ mod tests {
         fs::write(directory.join("mpip1.sock"), "").expect("writable");
         let error = only_one(&directory).expect_err("two").to_string();
         assert!(error.contains("mpip0.sock, ") && error.contains("mpip1.sock"), "{error}");
-        let _ = fs::remove_dir_all(&directory);
     }
 }

@@ -4,8 +4,10 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
+
+use mpip_testing::Directory;
 
 /// RFC 7748 section 6.1: Alice's key pair.
 const PRIVATE: &str = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=";
@@ -32,26 +34,9 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("text")
 }
 
-/// A directory that is removed when dropped.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("mpip-cli-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("the temporary directory is writable");
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// The path of a file as text.
+fn path(directory: &Directory, name: &str) -> String {
+    directory.join(name).display().to_string()
 }
 
 #[test]
@@ -79,9 +64,9 @@ fn genkey_makes_another_key_each_time_that_pubkey_reads() {
 
 #[test]
 fn keys_are_written_to_files_for_their_owner_only_and_never_over_others() {
-    let directory = Directory::new("genkey");
+    let directory = Directory::new();
     for command in ["genkey", "genpsk"] {
-        let file = directory.path(command);
+        let file = path(&directory, command);
         // Whatever the umask.
         let make = format!("umask 0; exec \"$0\" {command} --out '{file}'");
         let output = Command::new("sh").args(["-c", &make, env!("CARGO_BIN_EXE_mpip")]).output();
@@ -95,8 +80,8 @@ fn keys_are_written_to_files_for_their_owner_only_and_never_over_others() {
         assert_eq!(stdout(&output), printed, "it prints the public key");
 
         // A symbolic link that somebody put there is not followed.
-        let link = directory.path(&format!("{command}-link"));
-        std::os::unix::fs::symlink(directory.path("elsewhere"), &link).expect("writable");
+        let link = path(&directory, &format!("{command}-link"));
+        std::os::unix::fs::symlink(path(&directory, "elsewhere"), &link).expect("writable");
         for taken in [&file, &link] {
             let again = mpip(&[command, "--out", taken], "");
             assert!(!again.status.success());
@@ -104,14 +89,14 @@ fn keys_are_written_to_files_for_their_owner_only_and_never_over_others() {
             assert!(stderr(&again).contains(&words), "{again:?}");
         }
         assert_eq!(fs::read_to_string(&file).expect("ours"), key);
-        assert!(!Path::new(&directory.path("elsewhere")).exists());
+        assert!(!Path::new(&path(&directory, "elsewhere")).exists());
     }
 }
 
 #[test]
 fn a_key_that_cannot_be_written_leaves_no_file() {
-    let directory = Directory::new("full");
-    let file = directory.path("node.key");
+    let directory = Directory::new();
+    let file = path(&directory, "node.key");
     // No byte may be written to a file, and the signal for that is ignored.
     let make = format!("trap '' XFSZ; ulimit -f 0; exec \"$0\" genkey --out '{file}'");
     let output = Command::new("sh").args(["-c", &make, env!("CARGO_BIN_EXE_mpip")]).output();
@@ -128,8 +113,8 @@ fn genpsk_makes_44_characters() {
 
 #[test]
 fn without_a_daemon_the_words_say_so() {
-    let directory = Directory::new("none");
-    let socket = directory.path("mpip0.sock");
+    let directory = Directory::new();
+    let socket = path(&directory, "mpip0.sock");
     for arguments in [&["status"][..], &["status", "--json"], &["events"], &["down"]] {
         let output = mpip(&[&["--socket", socket.as_str()], arguments].concat(), "");
         assert!(!output.status.success(), "{arguments:?}");
@@ -155,9 +140,9 @@ fn the_option_for_the_socket_stands_before_or_after_the_command() {
 fn a_missing_mpipd_is_named() {
     // mpip alone in a directory, and no PATH. A link, because a file that was just written may
     // still be open in a child of another test, and then it does not run.
-    let directory = Directory(Path::new(env!("CARGO_TARGET_TMPDIR")).join("alone"));
-    fs::create_dir_all(&directory.0).expect("writable");
-    let alone = directory.path("mpip");
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("alone");
+    fs::create_dir_all(&directory).expect("writable");
+    let alone = directory.join("mpip");
     let _ = fs::remove_file(&alone);
     fs::hard_link(env!("CARGO_BIN_EXE_mpip"), &alone).expect("the same file system");
     for command in ["check", "doctor", "up", "down"] {

@@ -40,9 +40,9 @@ mod tests {
 
     #[test]
     fn the_service_manager_is_told_by_a_file_and_by_an_abstract_name() {
+        let directory = mpip_testing::Directory::new();
+        let file = directory.join("notify");
         let name = format!("mpip-notify-{}", std::process::id());
-        let file = env::temp_dir().join(&name);
-        let _ = std::fs::remove_file(&file);
         let by_file = UnixDatagram::bind(&file).expect("writable");
         let address = SocketAddr::from_abstract_name(&name).expect("short");
         let by_name = UnixDatagram::bind_addr(&address).expect("unused");

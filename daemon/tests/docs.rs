@@ -3,9 +3,10 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use mpip_daemon::config;
+use mpip_testing::Directory;
 
 /// RFC 7748 section 6.1: Alice's private key.
 const KEY: &str = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=";
@@ -29,7 +30,7 @@ fn systemd_accepts_the_units_and_finds_them_hardened() {
     if !mpip_testing::can_run(&["systemd-analyze"]) {
         return;
     }
-    let directory = Directory::new("units");
+    let directory = Keys::new();
     for name in ["mpip@", "mpip-web@"] {
         let unit = document(&format!("../contrib/{name}.service"));
         let there = env!("CARGO_BIN_EXE_mpipd");
@@ -62,29 +63,23 @@ fn the_unit_waits_for_the_daemon_and_reloads_it() {
 }
 
 /// A directory with the key files that the examples name, removed when dropped.
-struct Directory(PathBuf);
+struct Keys(Directory);
 
-impl Directory {
-    fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("mpip-docs-{test}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("the temporary directory is writable");
+impl Keys {
+    fn new() -> Self {
+        let directory = Directory::new();
         for name in ["mpip0.key", "gateway.psk"] {
-            fs::write(path.join(name), KEY).expect("writable");
-            fs::set_permissions(path.join(name), fs::Permissions::from_mode(0o600)).expect("ours");
+            fs::write(directory.join(name), KEY).expect("writable");
+            fs::set_permissions(directory.join(name), fs::Permissions::from_mode(0o600))
+                .expect("ours");
         }
-        Self(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        Self(directory)
     }
 }
 
 #[test]
 fn every_example_is_accepted() {
-    let directory = Directory::new("examples");
+    let directory = Keys::new();
     let in_reference = examples(&document("configuration.md"));
     let in_readme = examples(&document("../README.md"));
     assert!(in_reference.len() >= 5 && in_readme.len() == 2, "the documents have examples");
@@ -97,7 +92,7 @@ fn every_example_is_accepted() {
 #[test]
 fn every_key_is_described() {
     let text = document("configuration.md");
-    let directory = Directory::new("keys");
+    let directory = Keys::new();
     // Where a key is unknown, the parser names all that it knows.
     for section in [
         "node",

@@ -74,29 +74,30 @@ pub(crate) fn read<T: DeserializeOwned>(directory: &Path, name: &str) -> io::Res
 
 #[cfg(test)]
 mod tests {
+    use mpip_testing::Directory;
+
     use super::*;
-    use crate::work_directory::WorkDirectory;
 
     #[test]
     fn a_line_that_was_interrupted_is_removed_before_others_follow() {
-        let directory = WorkDirectory::create().expect("a directory");
-        let path = directory.path.join("numbers.jsonl");
+        let directory = Directory::new();
+        let path = directory.join("numbers.jsonl");
         std::fs::write(&path, "1\n2\n3").expect("written");
-        let mut lines = Lines::open(&directory.path, "numbers.jsonl").expect("opened");
+        let mut lines = Lines::open(directory.path(), "numbers.jsonl").expect("opened");
         lines.add(&4).expect("added");
         assert_eq!(std::fs::read_to_string(&path).expect("there"), "1\n2\n4\n");
-        let numbers: Vec<u32> = read(&directory.path, "numbers.jsonl").expect("there");
+        let numbers: Vec<u32> = read(directory.path(), "numbers.jsonl").expect("there");
         assert_eq!(numbers, [1, 2, 4]);
     }
 
     #[test]
     fn one_process_at_a_time_adds_to_a_file() {
-        let directory = WorkDirectory::create().expect("a directory");
-        let lines = Lines::open(&directory.path, "a.jsonl").expect("opened");
-        let error = Lines::open(&directory.path, "a.jsonl").expect_err("it is open");
+        let directory = Directory::new();
+        let lines = Lines::open(directory.path(), "a.jsonl").expect("opened");
+        let error = Lines::open(directory.path(), "a.jsonl").expect_err("it is open");
         assert!(error.to_string().contains("a.jsonl: wait until it ends"), "{error}");
-        Lines::open(&directory.path, "b.jsonl").expect("another file");
+        Lines::open(directory.path(), "b.jsonl").expect("another file");
         drop(lines);
-        Lines::open(&directory.path, "a.jsonl").expect("it is free");
+        Lines::open(directory.path(), "a.jsonl").expect("it is free");
     }
 }

@@ -118,10 +118,21 @@ fn clean_directories(wanted: impl Fn(u32) -> bool) -> io::Result<()> {
         let name = entry.file_name().to_string_lossy().into_owned();
         let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.parse().ok());
         if owner.is_some_and(&wanted) {
-            std::fs::remove_dir_all(entry.path())?;
+            remove_directory(&entry.path())?;
         }
     }
     Ok(())
+}
+
+/// Removes a directory, unless another process that cleans up was faster.
+fn remove_directory(path: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            let message = format!("cannot remove {}: {error}", path.display());
+            Err(io::Error::new(error.kind(), message))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Removes the namespaces that `wanted` selects by the process that made them; returns their
@@ -171,4 +182,25 @@ pub(crate) fn guard(owner: u32) -> io::Result<()> {
     let mut rest = Vec::new();
     io::stdin().read_to_end(&mut rest)?;
     clean(|pid| pid == owner).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use mpip_testing::Directory;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_that_another_process_removed_first_is_no_error() {
+        let parent = Directory::new();
+        let directory = parent.join("left");
+        std::fs::create_dir_all(directory.join("deeper")).expect("made");
+        for _ in 0..2 {
+            remove_directory(&directory).expect("removed, or gone");
+            assert!(!directory.exists());
+        }
+        std::fs::write(parent.join("file"), "").expect("written");
+        let error = remove_directory(&parent.join("file/none")).expect_err("no directory");
+        assert!(error.to_string().contains("file/none: "), "{error}");
+    }
 }

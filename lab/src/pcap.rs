@@ -63,13 +63,13 @@ mod tests {
 
     #[test]
     fn a_file_has_a_section_an_interface_and_its_packets() {
-        let path = std::env::temp_dir().join(format!("mpip-lab-{}.pcapng", std::process::id()));
+        let directory = mpip_testing::Directory::new();
+        let path = directory.join("packets.pcapng");
         let name = path.to_str().expect("a plain name");
         let mut writer = PcapWriter::create(name).expect("writable");
         writer.write(Duration::new(3, 5), &[7; 61]);
         drop(writer);
         let bytes = std::fs::read(&path).expect("written");
-        std::fs::remove_file(&path).expect("removed");
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
         assert_eq!((word(0), word(4), word(8)), (SECTION_HEADER, 28, 0x1a2b_3c4d));
         assert_eq!((word(28), word(32), word(28 + 28)), (INTERFACE_DESCRIPTION, 32, 32));

@@ -165,14 +165,14 @@ pub(crate) mod tests {
 
     #[test]
     fn an_interrupted_line_does_not_hide_the_others() {
-        let directory = std::env::temp_dir().join(format!("mpip-lab-store-{}", std::process::id()));
-        let mut lines = Lines::open(&directory, FILE).expect("opened");
+        let directory = mpip_testing::Directory::new();
+        let mut lines = Lines::open(directory.path(), FILE).expect("opened");
         lines.add(&run("s", "tcp a", 0, 5.0)).expect("written");
         lines.add(&run("s", "tcp a", 1, 5.0)).expect("written");
         let path = directory.join(FILE);
         let text = std::fs::read_to_string(&path).expect("there");
         std::fs::write(&path, &text[..text.len() - 20]).expect("cut");
-        let store = Store::open(&directory).expect("opened again");
+        let store = Store::open(directory.path()).expect("opened again");
         assert!(store.find("s", &hash("s"), "tcp a", 0).is_some());
         assert!(store.find("s", &hash("s"), "tcp a", 1).is_none());
         assert!(store.find("s", &hash("other"), "tcp a", 0).is_none());
@@ -181,8 +181,7 @@ pub(crate) mod tests {
         for result in [bad.clone(), run("s", "tcp a", 1, 5.0), bad] {
             lines.add(&result).expect("written");
         }
-        let store = Store::open(&directory).expect("opened again");
+        let store = Store::open(directory.path()).expect("opened again");
         assert!(store.find("s", &hash("s"), "tcp a", 1).is_some_and(RunResult::counts));
-        std::fs::remove_dir_all(&directory).expect("removed");
     }
 }

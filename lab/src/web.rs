@@ -149,13 +149,12 @@ mod tests {
 
     #[test]
     fn a_connection_for_each_request_is_asked_for() {
-        let directory = std::env::temp_dir().join(format!("mpip-lab-web-{}", std::process::id()));
+        let directory = mpip_testing::Directory::new();
         let at = "0.0.0.0:80".parse().expect("an address");
         for keep in [true, false] {
             let plan = Plan { connections: 64, size: 10, keep };
-            let (_, client) = command_lines(plan, &directory, at, at, 5).expect("written");
+            let (_, client) = command_lines(plan, directory.path(), at, at, 5).expect("written");
             assert_eq!(client.iter().any(|word| word.contains("Connection: close")), !keep);
         }
-        std::fs::remove_dir_all(&directory).expect("removed");
     }
 }

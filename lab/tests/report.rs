@@ -1,8 +1,10 @@
 //! What a browser draws of the report. Chromium, which few machines have, is asked for by nobody:
 //! without it a test says that it is skipped, also in CI.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
+
+use mpip_testing::Directory;
 
 const LAB: &str = env!("CARGO_BIN_EXE_mpip-lab");
 
@@ -14,10 +16,8 @@ fn chromium() -> Option<&'static str> {
 
 /// A directory with results as a run writes them: two systems, one of them in a run that does
 /// not count, each with throughput over time, and mpip with its estimates of four paths.
-fn results(name: &str) -> PathBuf {
-    let directory =
-        std::env::temp_dir().join(format!("mpip-lab-report-{}-{name}", std::process::id()));
-    std::fs::create_dir_all(&directory).expect("made");
+fn results() -> Directory {
+    let directory = Directory::new();
     let mut text = String::new();
     for (system, repetition, goodput, invalid) in [
         ("tcp a", 0, 8.5e6, ""),
@@ -64,8 +64,8 @@ fn results(name: &str) -> PathBuf {
         text.push('\n');
     }
     std::fs::write(directory.join("results.jsonl"), text).expect("written");
-    let status = Command::new(LAB).arg("report").arg(&directory).output().expect("it runs").status;
-    assert!(status.success());
+    let output = Command::new(LAB).arg("report").arg(directory.path()).output().expect("it runs");
+    assert!(output.status.success());
     directory
 }
 
@@ -146,10 +146,10 @@ fn the_browser_draws_every_plot_legibly_in_light_dark_and_print() {
     let Some(browser) = chromium() else {
         return mpip_testing::skip_always("needs Chromium");
     };
-    let directory = results("draw");
+    let directory = results();
     let mut papers = Vec::new();
     for scheme in ["light", "dark", "print"] {
-        let page = measure(browser, &directory, scheme);
+        let page = measure(browser, directory.path(), scheme);
         assert_eq!(page["overlaps"], serde_json::json!([]), "{scheme}: texts on each other");
         assert_eq!(page["outside"], serde_json::json!([]), "{scheme}: texts outside their plot");
         assert!(page["overflow"].as_f64().expect("a number") <= 0.0, "{scheme}: {page:#}");
@@ -178,17 +178,15 @@ fn the_browser_draws_every_plot_legibly_in_light_dark_and_print() {
     }
     assert_ne!(papers[0], papers[1]);
     assert_eq!(papers[0], papers[2]);
-    std::fs::remove_dir_all(&directory).expect("removed");
 }
 
 #[test]
 fn the_report_needs_no_network() {
-    let directory = results("offline");
+    let directory = results();
     let html = std::fs::read_to_string(directory.join("report.html")).expect("written");
     for forbidden in ["src=", "<link", "@import", "url(", "<script"] {
         assert!(!html.contains(forbidden), "{forbidden}");
     }
     let addresses = html.matches("://").count();
     assert_eq!(addresses, html.matches("xmlns=\"http://www.w3.org/2000/svg\"").count());
-    std::fs::remove_dir_all(&directory).expect("removed");
 }

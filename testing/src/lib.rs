@@ -1,6 +1,7 @@
 //! What a test needs of the machine. A test that cannot run says `skipped`, and why, past the
 //! capture of the test harness; where [`ALL`] is set it fails instead, so that nothing passes
-//! unseen. A test that bears no neighbours runs [`alone`].
+//! unseen. A test that bears no neighbours runs [`alone`]. Its files are in a [`Directory`] of its
+//! own.
 //!
 //! For tests alone: no program depends on this crate.
 
@@ -11,6 +12,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
+
+use tempfile::TempDir;
 
 /// When this environment variable is set, and neither empty nor `0`, a test that cannot run fails.
 /// `make test` sets it.
@@ -103,6 +106,37 @@ pub fn expect_program(program: &str) {
     assert!(missing.is_none(), "this test needs {}", missing.unwrap_or_default());
 }
 
+/// An empty directory for the files of one test. Removed when dropped, also when the test fails.
+#[derive(Debug)]
+pub struct Directory(TempDir);
+
+impl Directory {
+    /// Makes a directory with a name that no other has.
+    ///
+    /// # Panics
+    ///
+    /// When the directory for temporary files is not writable.
+    #[must_use]
+    #[track_caller]
+    #[expect(clippy::new_without_default, reason = "it makes a directory")]
+    pub fn new() -> Self {
+        let made = tempfile::Builder::new().prefix("mpip-test-").tempdir();
+        Self(made.expect("the directory for temporary files is writable"))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// The path of a file in it.
+    #[must_use]
+    pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.path().join(name)
+    }
+}
+
 /// Where `program` is, if it is in a directory of `PATH`.
 pub fn find(program: &str) -> Option<PathBuf> {
     find_in(&env::var_os("PATH")?, program)
@@ -133,6 +167,17 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    #[test]
+    fn a_directory_is_empty_and_goes_with_what_is_in_it() {
+        let (one, other) = (Directory::new(), Directory::new());
+        assert_ne!(one.path(), other.path());
+        assert_eq!(fs::read_dir(one.path()).expect("there").count(), 0);
+        fs::create_dir(one.join("deeper")).expect("writable");
+        let path = one.path().to_owned();
+        drop(one);
+        assert!(!path.exists() && other.path().exists());
+    }
 
     #[test]
     fn a_program_that_is_missing_is_named_with_its_package() {

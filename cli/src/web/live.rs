@@ -148,6 +148,7 @@ fn json(value: &impl serde::Serialize) -> String {
 mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::os::unix::net::UnixListener;
+    use std::path::Path;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use mpip_api::{Request, Response};
@@ -156,10 +157,8 @@ mod tests {
     use crate::example;
 
     /// A daemon that answers with the example and counts how often it was asked for its state.
-    fn daemon(name: &str) -> (PathBuf, Arc<AtomicUsize>) {
-        let path = std::env::temp_dir().join(format!("mpip-web-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
-        let listener = UnixListener::bind(&path).expect("the temporary directory is writable");
+    fn daemon(socket: &Path) -> Arc<AtomicUsize> {
+        let listener = UnixListener::bind(socket).expect("the temporary directory is writable");
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
         thread::spawn(move || {
@@ -178,13 +177,15 @@ mod tests {
                 }
             }
         });
-        (path, asked)
+        asked
     }
 
     #[test]
     fn nothing_is_asked_of_the_daemon_until_somebody_looks() {
-        let (socket, asked) = daemon("quiet");
-        let feed = Feed::new(socket.clone());
+        let directory = mpip_testing::Directory::new();
+        let socket = directory.join("mpip0.sock");
+        let asked = daemon(&socket);
+        let feed = Feed::new(socket);
         assert!(!feed.lock().running);
         assert_eq!(asked.load(Ordering::SeqCst), 0);
         let mut viewer = feed.view().expect("a thread");
@@ -207,7 +208,6 @@ mod tests {
         assert_eq!(second.first.len(), 3);
         drop((viewer, second));
         assert_eq!(feed.lock().viewers, 0);
-        let _ = std::fs::remove_file(socket);
     }
 
     #[test]

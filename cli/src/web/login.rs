@@ -176,7 +176,8 @@ mod tests {
 
     #[test]
     fn a_password_file_is_closed_to_others_and_long_enough() {
-        let file = std::env::temp_dir().join(format!("mpip-password-{}", std::process::id()));
+        let directory = mpip_testing::Directory::new();
+        let file = directory.join("password");
         let read = |text: &str, mode| {
             fs::write(&file, text).expect("writable");
             fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("ours");

@@ -170,8 +170,8 @@ fn a_change_needs_password_cookie_and_token() {
 
 #[test]
 fn a_change_reaches_the_daemon_with_the_time_for_which_it_holds() {
-    let socket = std::env::temp_dir().join(format!("mpip-web-change-{}", std::process::id()));
-    let _ = std::fs::remove_file(&socket);
+    let directory = mpip_testing::Directory::new();
+    let socket = directory.join("mpip0.sock");
     let listener = UnixListener::bind(&socket).expect("the temporary directory is writable");
     let site = Site::new(&socket, Vec::new(), Some(Password::new(PASSWORD)));
     let (_, answer) = log_in(&site, PASSWORD);
@@ -198,7 +198,6 @@ fn a_change_reaches_the_daemon_with_the_time_for_which_it_holds() {
         let settings = [].into();
         assert_eq!(heard, mpip_api::Request::SetPath { interface, state, settings, for_s });
     }
-    let _ = std::fs::remove_file(socket);
 }
 
 #[test]

@@ -11,21 +11,19 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use mpip_testing::can_run;
+use mpip_testing::{Directory, can_run};
 
 use super::{build_mpipd, run, run_in, wait_for};
 
 /// Two hosts with nothing but the programs.
 struct World {
     test: &'static str,
-    directory: PathBuf,
+    directory: Directory,
 }
 
 impl World {
     fn new(test: &'static str) -> Self {
-        let directory = std::env::temp_dir().join(format!("mpip-c-{}-{test}", std::process::id()));
-        let _ = fs::remove_dir_all(&directory);
-        fs::create_dir_all(&directory).expect("writable");
+        let directory = Directory::new();
         let world = Self { test, directory };
         for host in ["l", "g"] {
             assert!(run("ip", &["netns", "add", &world.namespace(host)]).status.success());
@@ -102,7 +100,6 @@ impl Drop for World {
         for host in ["l", "g"] {
             let _ = run("ip", &["netns", "del", &self.namespace(host)]);
         }
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 

@@ -10,11 +10,11 @@ mod joining;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use mpip_testing::can_run;
+use mpip_testing::{Directory, can_run};
 
 /// Time after which a test gives up, however busy the machine is.
 const HANG: Duration = Duration::from_secs(60);
@@ -49,15 +49,13 @@ fn run_in(namespace: &str, program: &str, arguments: &[&str]) -> (bool, String) 
 /// and the daemon with them.
 struct World {
     namespace: String,
-    directory: PathBuf,
+    directory: Directory,
 }
 
 impl World {
     fn new(test: &str) -> Self {
         let namespace = format!("mpip-d-{}-{test}", std::process::id());
-        let directory = std::env::temp_dir().join(&namespace);
-        let _ = fs::remove_dir_all(&directory);
-        fs::create_dir_all(&directory).expect("the temporary directory is writable");
+        let directory = Directory::new();
         let world = Self { namespace, directory };
         assert!(run("ip", &["netns", "add", &world.namespace]).status.success());
         for arguments in [
@@ -101,7 +99,6 @@ impl Drop for World {
     fn drop(&mut self) {
         let _ = self.mpip(&["--socket", &self.path("mpip0.sock"), "down"]);
         let _ = run("ip", &["netns", "del", &self.namespace]);
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use mpip_testing::Directory;
+
 use super::ledger::REMEMBERED;
 use super::*;
 
@@ -9,7 +11,7 @@ use super::*;
 const WEDNESDAY: u64 = 1_795_564_800;
 
 struct World {
-    directory: PathBuf,
+    directory: Directory,
     budgets: Budgets,
     now: Instant,
     unix: u64,
@@ -30,11 +32,8 @@ fn settings(list: &[(&str, u64, Period)]) -> BTreeMap<String, PathProperties> {
 }
 
 impl World {
-    fn new(name: &str, list: &[(&str, u64, Period)]) -> Self {
-        let directory =
-            std::env::temp_dir().join(format!("mpip-budget-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&directory);
-        fs::create_dir_all(&directory).expect("writable");
+    fn new(list: &[(&str, u64, Period)]) -> Self {
+        let directory = Directory::new();
         let now = Instant::from_millis(1_000);
         let budgets = Budgets::open(now, &directory.join("mpip0.toml"));
         let mut world = Self { directory, budgets, now, unix: WEDNESDAY, carried: BTreeMap::new() };
@@ -96,19 +95,13 @@ impl World {
     }
 }
 
-impl Drop for World {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.directory);
-    }
-}
-
 const GB: u64 = 1_000_000_000;
 const DAILY: [(&str, u64, Period); 1] = [("wwan0", 2 * GB, Period::Day)];
 const MONTHLY: [(&str, u64, Period); 1] = [("wwan0", 50 * GB, Period::Month)];
 
 #[test]
 fn a_budget_warns_is_used_up_and_begins_anew_with_the_day() {
-    let mut world = World::new("day", &DAILY);
+    let mut world = World::new(&DAILY);
     assert!(world.carry(1, "wwan0", 0).is_empty());
     assert!(world.carry(60, "wwan0", GB).is_empty());
     let warning = "80 % of the budget of LTE is used: 1.6 GB of 2 GB/day";
@@ -128,7 +121,7 @@ fn a_budget_warns_is_used_up_and_begins_anew_with_the_day() {
 
 #[test]
 fn a_month_ends_with_its_last_day() {
-    let mut world = World::new("month", &MONTHLY);
+    let mut world = World::new(&MONTHLY);
     assert!(world.carry(1, "wwan0", 0).is_empty());
     let used_up = "budget of LTE is used up: 50.0 GB of 50 GB/month; again at 2026-12-01 00:00 UTC";
     assert_eq!(world.carry(60, "wwan0", 50 * GB), [used_up]);
@@ -146,7 +139,7 @@ fn a_month_ends_with_its_last_day() {
 
 #[test]
 fn what_is_used_outlives_a_restart_and_at_most_a_minute_of_it_a_kill() {
-    let mut world = World::new("restart", &DAILY);
+    let mut world = World::new(&DAILY);
     world.carry(1, "wwan0", 0);
     world.carry(60, "wwan0", GB);
     world.restart(&DAILY, true);
@@ -191,7 +184,7 @@ fn a_damaged_file_is_set_aside_and_counting_begins_anew() {
         (format!("{header}end 0\nwwan0 day 0 1\n"), "line 3: expected nothing behind"),
         (format!("{header}{}end 5\n", "wwan0 day 0 1\n".repeat(5)), "line 6: expected no more"),
     ] {
-        let mut world = World::new("damaged", &DAILY);
+        let mut world = World::new(&DAILY);
         fs::write(world.file(), &text).expect("writable");
         world.restart(&DAILY, true);
         let faults = world.budgets.faults(world.now);
@@ -207,7 +200,7 @@ fn a_damaged_file_is_set_aside_and_counting_begins_anew() {
 
 #[test]
 fn a_wrong_clock_loses_nothing_of_a_day() {
-    let mut world = World::new("clock", &DAILY);
+    let mut world = World::new(&DAILY);
     world.carry(1, "wwan0", 3 * GB);
     let right = world.unix;
     assert!(world.is_used_up());
@@ -229,7 +222,7 @@ fn a_wrong_clock_loses_nothing_of_a_day() {
 
 #[test]
 fn interfaces_have_budgets_of_their_own_and_only_from_when_they_have_one() {
-    let mut world = World::new("several", &[]);
+    let mut world = World::new(&[]);
     assert_eq!(world.budgets.next_timeout(), None);
     world.carried.insert("wwan0", 9 * GB);
     world.follow(&DAILY);
@@ -253,7 +246,7 @@ fn interfaces_have_budgets_of_their_own_and_only_from_when_they_have_one() {
 
 #[test]
 fn a_path_that_begins_anew_is_counted_from_its_beginning() {
-    let mut world = World::new("anew", &DAILY);
+    let mut world = World::new(&DAILY);
     let path = |opened, bytes| PathTraffic {
         place: 0,
         id: 0,

@@ -2,8 +2,6 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use mpip_core::rules::Origin;
@@ -11,22 +9,17 @@ use mpip_core::{
     CongestionControlKind, Encapsulation, EncapsulationPolicy, LossPolicy, PeerConfig, Policy,
     Priority, RateLimit, Rule, SchedulerKind,
 };
+use mpip_testing::Directory;
 
 use super::*;
 use crate::rules;
 
 /// A directory with key files, removed when dropped.
-pub(crate) struct Directory(PathBuf);
+pub(crate) struct Keys(Directory);
 
-impl Directory {
-    pub(crate) fn new(name: &str) -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("mpip-config-{name}-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("the temporary directory is writable");
-        let directory = Self(path);
+impl Keys {
+    pub(crate) fn new() -> Self {
+        let directory = Self(Directory::new());
         directory.key("node.key", OWN_KEY, 0o600);
         directory.key("psk.key", PEER_KEY, 0o600);
         directory
@@ -50,12 +43,6 @@ impl Directory {
     }
 }
 
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// RFC 7748 section 6.1: Alice's private key, and Bob's public key.
 const OWN_KEY: &str = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=\n";
 pub(crate) const PEER_KEY: &str = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=";
@@ -76,7 +63,7 @@ fn with_rule(lines: &str) -> String {
 
 #[test]
 fn a_full_configuration_is_read() {
-    let directory = Directory::new("full");
+    let directory = Keys::new();
     let settings = directory
         .parse(&format!(
             "[node]\nprivate_key_file = 'node.key'\nlisten_port = 7000\nkeepalive = 20\n\
@@ -138,7 +125,7 @@ fn a_full_configuration_is_read() {
 
 #[test]
 fn defaults_are_as_documented() {
-    let settings = Directory::new("defaults").parse(&with_peer("")).expect("valid");
+    let settings = Keys::new().parse(&with_peer("")).expect("valid");
     assert_eq!(settings.listen_port, 6182);
     assert_eq!((settings.keepalive, settings.threads), (None, 1));
     assert_eq!(settings.interface, "mpip0");
@@ -156,7 +143,7 @@ fn defaults_are_as_documented() {
     let host_mode =
         HostMode { table: 6182, priority: 61, mark: 0x1000_0000, loosen_rp_filter: true };
     assert_eq!(settings.host_mode, host_mode);
-    let settings = Directory::new("host").parse(&with_peer("host_mode = true")).expect("valid");
+    let settings = Keys::new().parse(&with_peer("host_mode = true")).expect("valid");
     assert_eq!((settings.peers[0].host_mode, settings.peers[0].policy), (true, Policy::Prefer));
     assert_eq!(settings.peers[0].reaches, []);
     let lines = "host_mode = true\nendpoints = ['198.18.0.2:6182']";
@@ -164,7 +151,7 @@ fn defaults_are_as_documented() {
         [("", "198.18.0.2/32"), ("exclusive = ['198.18.0.0/15']", "198.18.0.0/15")]
     {
         let text = with_peer(&format!("{lines}\n{more}"));
-        let settings = Directory::new("exclusive").parse(&text).expect("valid");
+        let settings = Keys::new().parse(&text).expect("valid");
         let exclusive: Vec<_> =
             settings.peers[0].exclusive.iter().map(ToString::to_string).collect();
         assert_eq!(exclusive, [expected]);
@@ -172,8 +159,8 @@ fn defaults_are_as_documented() {
 }
 
 /// Asserts that each text has exactly one problem and that it begins as expected.
-fn assert_problems(name: &str, cases: &[(String, &str)]) {
-    let directory = Directory::new(name);
+fn assert_problems(cases: &[(String, &str)]) {
+    let directory = Keys::new();
     for (text, expected) in cases {
         let problems = directory.problems(text);
         assert!(
@@ -185,238 +172,223 @@ fn assert_problems(name: &str, cases: &[(String, &str)]) {
 
 #[test]
 fn structure_errors_name_the_line() {
-    assert_problems(
-        "structure",
-        &[
-            (String::new(), "1: missing key `node`"),
-            ("[node]\n".to_owned(), "1: missing key `private_key_file`"),
-            (with_peer("endpoint = []"), "6: unknown key `endpoint`: did you mean `endpoints`?"),
-            (with_peer("mtu = 3"), "6: unknown key `mtu`, expected one of `name`,"),
-            (with_peer("[[files]]"), "6: unknown key `files`, expected one of `node`,"),
-            (with_peer("[node]"), "6: duplicate key"),
-            (with_peer("name = 'c'"), "6: duplicate key"),
-            (with_peer("max_paths = = 3"), "6: "),
-            (with_peer("endpoints = 'x'"), "6: endpoints: expected a list, found string \"x\""),
-            (
-                with_peer("max_paths = 'x'"),
-                "6: max_paths: expected a whole number, found string \"x\"",
-            ),
-            (
-                with_peer("resequencing = 1"),
-                "6: resequencing: expected `true` or `false`, found integer `1`",
-            ),
-            (
-                "[node]\nprivate_key_file = 3\n".to_owned(),
-                "2: private_key_file: expected a string, found integer `3`",
-            ),
-            (
-                "[node]\nprivate_key_file = 'node.key'\n[[peer]]\nname = 'b'\n".to_owned(),
-                "3: missing key `public_key`",
-            ),
-        ],
-    );
+    assert_problems(&[
+        (String::new(), "1: missing key `node`"),
+        ("[node]\n".to_owned(), "1: missing key `private_key_file`"),
+        (with_peer("endpoint = []"), "6: unknown key `endpoint`: did you mean `endpoints`?"),
+        (with_peer("mtu = 3"), "6: unknown key `mtu`, expected one of `name`,"),
+        (with_peer("[[files]]"), "6: unknown key `files`, expected one of `node`,"),
+        (with_peer("[node]"), "6: duplicate key"),
+        (with_peer("name = 'c'"), "6: duplicate key"),
+        (with_peer("max_paths = = 3"), "6: "),
+        (with_peer("endpoints = 'x'"), "6: endpoints: expected a list, found string \"x\""),
+        (with_peer("max_paths = 'x'"), "6: max_paths: expected a whole number, found string \"x\""),
+        (
+            with_peer("resequencing = 1"),
+            "6: resequencing: expected `true` or `false`, found integer `1`",
+        ),
+        (
+            "[node]\nprivate_key_file = 3\n".to_owned(),
+            "2: private_key_file: expected a string, found integer `3`",
+        ),
+        (
+            "[node]\nprivate_key_file = 'node.key'\n[[peer]]\nname = 'b'\n".to_owned(),
+            "3: missing key `public_key`",
+        ),
+    ]);
 }
 
 #[test]
 fn node_and_interface_errors_name_the_line() {
     let node = |lines: &str| format!("[node]\nprivate_key_file = 'node.key'\n{lines}\n");
-    assert_problems(
-        "node",
-        &[
-            (node("listen_port = 0"), "3: listen_port: expected a number from 1 to 65535, found 0"),
-            (
-                node("listen_port = 65536"),
-                "3: listen_port: expected a number from 1 to 65535, found 65536",
-            ),
-            (node("keepalive = 1"), "3: keepalive: expected a number from 2 to 600, found 1"),
-            (node("threads = 0"), "3: threads: expected a number from 1 to 64, found 0"),
-            (
-                node("control_socket = 'x.sock'"),
-                "3: control_socket: expected an absolute path of at most 103 bytes, found `x.sock`",
-            ),
-            (
-                node("control_group = 'no such group'"),
-                "3: control_group: expected the name of a group in /etc/group, found `no such",
-            ),
-            (node("[interface]\nname = ''"), "4: name: expected 1 to 15 visible ASCII"),
-            (node("[interface]\nname = 'a/b'"), "4: name: expected 1 to 15 visible ASCII"),
-            (
-                node("[interface]\nname = 'sixteen-letters-'"),
-                "4: name: expected 1 to 15 visible ASCII",
-            ),
-            (
-                node("[interface]\naddresses = [\n'10.77.0.1/24',\n'10.77.0.1']"),
-                "6: addresses: expected an address with its prefix length like 10.77.0.1/24, \
+    assert_problems(&[
+        (node("listen_port = 0"), "3: listen_port: expected a number from 1 to 65535, found 0"),
+        (
+            node("listen_port = 65536"),
+            "3: listen_port: expected a number from 1 to 65535, found 65536",
+        ),
+        (node("keepalive = 1"), "3: keepalive: expected a number from 2 to 600, found 1"),
+        (node("threads = 0"), "3: threads: expected a number from 1 to 64, found 0"),
+        (
+            node("control_socket = 'x.sock'"),
+            "3: control_socket: expected an absolute path of at most 103 bytes, found `x.sock`",
+        ),
+        (
+            node("control_group = 'no such group'"),
+            "3: control_group: expected the name of a group in /etc/group, found `no such",
+        ),
+        (node("[interface]\nname = ''"), "4: name: expected 1 to 15 visible ASCII"),
+        (node("[interface]\nname = 'a/b'"), "4: name: expected 1 to 15 visible ASCII"),
+        (node("[interface]\nname = 'sixteen-letters-'"), "4: name: expected 1 to 15 visible ASCII"),
+        (
+            node("[interface]\naddresses = [\n'10.77.0.1/24',\n'10.77.0.1']"),
+            "6: addresses: expected an address with its prefix length like 10.77.0.1/24, \
                  found `10.77.0.1`",
-            ),
-            (
-                node("[interface]\naddresses = ['10.77.0.1/33']"),
-                "4: addresses: expected an address with its prefix length",
-            ),
-            (
-                node("[[path]]\ninterface = 'mpip0'"),
-                "4: interface: expected an interface other than mpip's own, found `mpip0`",
-            ),
-            (
-                node("[[path]]\ninterface = 'eth0'\n[[path]]\ninterface = 'eth0'"),
-                "6: interface: expected each interface once, found `eth0` again",
-            ),
-        ],
-    );
+        ),
+        (
+            node("[interface]\naddresses = ['10.77.0.1/33']"),
+            "4: addresses: expected an address with its prefix length",
+        ),
+        (
+            node("[[path]]\ninterface = 'mpip0'"),
+            "4: interface: expected an interface other than mpip's own, found `mpip0`",
+        ),
+        (
+            node("[[path]]\ninterface = 'eth0'\n[[path]]\ninterface = 'eth0'"),
+            "6: interface: expected each interface once, found `eth0` again",
+        ),
+    ]);
 }
 
 #[test]
 fn peer_errors_name_the_line() {
     let second = |lines: &str| with_peer(&format!("[[peer]]\n{lines}"));
-    assert_problems(
-        "peer",
-        &[
-            (
-                second(&format!("name = 'b'\npublic_key = '{}'", &OWN_KEY.trim())),
-                "7: name: expected a different one for each peer, `b` is used in line 4",
-            ),
-            (
-                second(&format!("name = 'c'\npublic_key = '{PEER_KEY}'")),
-                "8: public_key: expected a different one for each peer, this one is used in line 5",
-            ),
-            (
-                second(&format!("name = 'c'\npublic_key = '{OWN_PUBLIC}'")),
-                "8: public_key: expected the peer's key, found this node's own",
-            ),
-            (
-                second("name = 'c'\npublic_key = 'AAAA'"),
-                "8: public_key: expected a key of 32 bytes as 44 characters of base64, received 3",
-            ),
-            (
-                second(&format!("name = ''\npublic_key = '{}'", &OWN_KEY.trim())),
-                "7: name: expected 1 to 64 visible characters, found \"\"",
-            ),
-            (
-                with_peer("endpoints = ['198.18.0.2']"),
-                "6: endpoints: expected an address with a port like 198.51.100.2:6182 or \
+    assert_problems(&[
+        (
+            second(&format!("name = 'b'\npublic_key = '{}'", &OWN_KEY.trim())),
+            "7: name: expected a different one for each peer, `b` is used in line 4",
+        ),
+        (
+            second(&format!("name = 'c'\npublic_key = '{PEER_KEY}'")),
+            "8: public_key: expected a different one for each peer, this one is used in line 5",
+        ),
+        (
+            second(&format!("name = 'c'\npublic_key = '{OWN_PUBLIC}'")),
+            "8: public_key: expected the peer's key, found this node's own",
+        ),
+        (
+            second("name = 'c'\npublic_key = 'AAAA'"),
+            "8: public_key: expected a key of 32 bytes as 44 characters of base64, received 3",
+        ),
+        (
+            second(&format!("name = ''\npublic_key = '{}'", &OWN_KEY.trim())),
+            "7: name: expected 1 to 64 visible characters, found \"\"",
+        ),
+        (
+            with_peer("endpoints = ['198.18.0.2']"),
+            "6: endpoints: expected an address with a port like 198.51.100.2:6182 or \
                  [2001:db8::2]:6182, found `198.18.0.2`",
-            ),
-            (
-                with_peer("endpoints = ['198.18.0.2:0']"),
-                "6: endpoints: expected a port from 1 to 65535, found `198.18.0.2:0`",
-            ),
-            (
-                with_peer("endpoints = ['[ff02::1]:6182']"),
-                "6: endpoints: expected the address of one other host, found `[ff02::1]:6182`",
-            ),
-            (
-                with_peer("endpoints = ['198.18.0.2:1',\n'198.18.0.2:1']"),
-                "7: endpoints: expected each endpoint once, found `198.18.0.2:1`",
-            ),
-            (
-                with_peer("allowed_prefixes = ['10.0.0.0/33']"),
-                "6: allowed_prefixes: expected an address prefix like 10.77.0.0/24 or \
+        ),
+        (
+            with_peer("endpoints = ['198.18.0.2:0']"),
+            "6: endpoints: expected a port from 1 to 65535, found `198.18.0.2:0`",
+        ),
+        (
+            with_peer("endpoints = ['[ff02::1]:6182']"),
+            "6: endpoints: expected the address of one other host, found `[ff02::1]:6182`",
+        ),
+        (
+            with_peer("endpoints = ['198.18.0.2:1',\n'198.18.0.2:1']"),
+            "7: endpoints: expected each endpoint once, found `198.18.0.2:1`",
+        ),
+        (
+            with_peer("allowed_prefixes = ['10.0.0.0/33']"),
+            "6: allowed_prefixes: expected an address prefix like 10.77.0.0/24 or \
                  2001:db8::/32, found `10.0.0.0/33`",
-            ),
-            (
-                with_peer("allowed_prefixes = ['127.1.0.0/16']"),
-                "6: allowed_prefixes: expected addresses of other hosts, found `127.1.0.0/16`",
-            ),
-            (
-                with_peer("reaches = ['198.19.0.1', 'lan']"),
-                "6: reaches: expected an address prefix like 10.77.0.0/24 or 2001:db8::/32, found \
+        ),
+        (
+            with_peer("allowed_prefixes = ['127.1.0.0/16']"),
+            "6: allowed_prefixes: expected addresses of other hosts, found `127.1.0.0/16`",
+        ),
+        (
+            with_peer("reaches = ['198.19.0.1', 'lan']"),
+            "6: reaches: expected an address prefix like 10.77.0.0/24 or 2001:db8::/32, found \
                  `lan`",
-            ),
-            (
-                with_peer("exclusive = ['198.18.0.0/15']"),
-                "6: exclusive: expected only for peers with `host_mode = true`",
-            ),
-            (
-                with_peer(
-                    "host_mode = true\npolicy = 'require'\nendpoints = ['198.18.0.2:6182']\n\
+        ),
+        (
+            with_peer("exclusive = ['198.18.0.0/15']"),
+            "6: exclusive: expected only for peers with `host_mode = true`",
+        ),
+        (
+            with_peer(
+                "host_mode = true\npolicy = 'require'\nendpoints = ['198.18.0.2:6182']\n\
                      exclusive = ['198.18.1.0/24']",
-                ),
-                "9: exclusive: expected the addresses of `endpoints` with policy `require`, found \
+            ),
+            "9: exclusive: expected the addresses of `endpoints` with policy `require`, found \
                  none for 198.18.0.2",
-            ),
-            (
-                with_peer("host_mode = true\nallowed_prefixes = ['224.0.0.0/24']"),
-                "7: allowed_prefixes: expected addresses of other hosts, found `224.0.0.0/24`",
-            ),
-            (
-                with_peer("host_mode = true\nallowed_prefixes = ['fe80::1']"),
-                "7: allowed_prefixes: expected addresses of other hosts, found `fe80::1/128`",
-            ),
-            (
-                with_peer("allowed_prefixes = ['10.0.0.0/24', '10.0.0.7/24']"),
-                "6: allowed_prefixes: expected each prefix once, `10.0.0.0/24` belongs to peer \
+        ),
+        (
+            with_peer("host_mode = true\nallowed_prefixes = ['224.0.0.0/24']"),
+            "7: allowed_prefixes: expected addresses of other hosts, found `224.0.0.0/24`",
+        ),
+        (
+            with_peer("host_mode = true\nallowed_prefixes = ['fe80::1']"),
+            "7: allowed_prefixes: expected addresses of other hosts, found `fe80::1/128`",
+        ),
+        (
+            with_peer("allowed_prefixes = ['10.0.0.0/24', '10.0.0.7/24']"),
+            "6: allowed_prefixes: expected each prefix once, `10.0.0.0/24` belongs to peer \
                  `b` in line 6",
+        ),
+        (
+            format!(
+                "[interface]\naddresses = ['10.77.0.1/24']\n{}",
+                with_peer("allowed_prefixes = ['10.77.0.1']")
             ),
-            (
-                format!(
-                    "[interface]\naddresses = ['10.77.0.1/24']\n{}",
-                    with_peer("allowed_prefixes = ['10.77.0.1']")
-                ),
-                "8: allowed_prefixes: expected addresses of the peer, `10.77.0.1/32` is this \
+            "8: allowed_prefixes: expected addresses of the peer, `10.77.0.1/32` is this \
                  node's own 10.77.0.1/24",
-            ),
-            (
-                with_peer("scheduler = 'random'"),
-                "6: scheduler: expected one of `earliest`, `weighted`, `fastest-first`, \
+        ),
+        (
+            with_peer("scheduler = 'random'"),
+            "6: scheduler: expected one of `earliest`, `weighted`, `fastest-first`, \
                  `round-robin`, found `random`",
-            ),
-            (
-                with_peer("congestion_control = 'vegas'"),
-                "6: congestion_control: expected one of `bbr`, `cubic`, `reno`, `lia`, `olia`, \
+        ),
+        (
+            with_peer("congestion_control = 'vegas'"),
+            "6: congestion_control: expected one of `bbr`, `cubic`, `reno`, `lia`, `olia`, \
                  `balia`, `none`, found `vegas`",
-            ),
-            (with_peer("max_paths = 0"), "6: max_paths: expected a number from 1 to 64, found 0"),
-            (
-                with_peer("scheduler = 'weighted'\nweights = { eth0 = 1001 }"),
-                "7: weights.eth0: expected a number from 1 to 1000, found 1001",
-            ),
-            (
-                with_peer("scheduler = 'weighted'\nweight_step = 0"),
-                "7: weight_step: expected a number from 1 to 1000, found 0",
-            ),
-            (
-                with_peer("scheduler = 'weighted'\nweight_period_ms = 250"),
-                "7: weight_period_ms: expected a multiple of 100, found 250",
-            ),
-            (
-                with_peer("scheduler = 'weighted'\nweights = { eth0 = 10 }\nweight_step = 5"),
-                "8: weight_step: expected only with scheduler `weighted` and without `weights`, \
+        ),
+        (with_peer("max_paths = 0"), "6: max_paths: expected a number from 1 to 64, found 0"),
+        (
+            with_peer("scheduler = 'weighted'\nweights = { eth0 = 1001 }"),
+            "7: weights.eth0: expected a number from 1 to 1000, found 1001",
+        ),
+        (
+            with_peer("scheduler = 'weighted'\nweight_step = 0"),
+            "7: weight_step: expected a number from 1 to 1000, found 0",
+        ),
+        (
+            with_peer("scheduler = 'weighted'\nweight_period_ms = 250"),
+            "7: weight_period_ms: expected a multiple of 100, found 250",
+        ),
+        (
+            with_peer("scheduler = 'weighted'\nweights = { eth0 = 10 }\nweight_step = 5"),
+            "8: weight_step: expected only with scheduler `weighted` and without `weights`, \
                  because nothing else adapts weights",
-            ),
-            (
-                with_peer("weights = { eth0 = 10 }"),
-                "6: weights: expected only with scheduler `weighted`, found `earliest`",
-            ),
-            (
-                with_peer(
-                    "scheduler = 'weighted'\nweights = { eth1 = 10 }\n\
+        ),
+        (
+            with_peer("weights = { eth0 = 10 }"),
+            "6: weights: expected only with scheduler `weighted`, found `earliest`",
+        ),
+        (
+            with_peer(
+                "scheduler = 'weighted'\nweights = { eth1 = 10 }\n\
                      [[path]]\ninterface = 'eth0'",
-                ),
-                "7: weights: expected interfaces that a [[path]] names (`eth0`), found `eth1`",
             ),
-            (
-                with_peer("policy = 'prefer'"),
-                "6: policy: expected `require`, because `prefer` is for peers with `host_mode",
-            ),
-            (
-                with_peer("[host_mode]\ntable = 254"),
-                "7: table: expected a number outside of 251 to 255, because neither this table nor \
+            "7: weights: expected interfaces that a [[path]] names (`eth0`), found `eth1`",
+        ),
+        (
+            with_peer("policy = 'prefer'"),
+            "6: policy: expected `require`, because `prefer` is for peers with `host_mode",
+        ),
+        (
+            with_peer("[host_mode]\ntable = 254"),
+            "7: table: expected a number outside of 251 to 255, because neither this table nor \
                  the two after it may be one of the kernel's (253 to 255), found 254",
-            ),
-            (
-                with_peer("[host_mode]\npriority = 32766"),
-                "7: priority: expected a number from 1 to 32765, found 32766",
-            ),
-            (
-                with_peer("[host_mode]\nmark = 3"),
-                "7: mark: expected a number with one bit like 0x10000000, found 0x3",
-            ),
-            (
-                with_peer("policy = 'maybe'"),
-                "6: policy: expected one of `require`, `prefer`, `off`, found `maybe`",
-            ),
-        ],
-    );
+        ),
+        (
+            with_peer("[host_mode]\npriority = 32766"),
+            "7: priority: expected a number from 1 to 32765, found 32766",
+        ),
+        (
+            with_peer("[host_mode]\nmark = 3"),
+            "7: mark: expected a number with one bit like 0x10000000, found 0x3",
+        ),
+        (
+            with_peer("policy = 'maybe'"),
+            "6: policy: expected one of `require`, `prefer`, `off`, found `maybe`",
+        ),
+    ]);
 }
 
 const NODE: &str = "[node]\nprivate_key_file = 'node.key'\n";
@@ -428,7 +400,7 @@ fn with_found(lines: &str) -> String {
 
 #[test]
 fn nodes_that_are_found_have_settings_as_a_configured_peer_has_them() {
-    let directory = Directory::new("found");
+    let directory = Keys::new();
     let lines = "scheduler = 'weighted'\nweights = { eth0 = 1000 }\n\
                  congestion_control = 'cubic'\nmax_paths = 3\nloss_policy = 'off'\n\
                  resequencing = false\nack_thinning = false\nencapsulation = 'tcp'\ntcp_port = 443";
@@ -488,7 +460,7 @@ fn what_nobody_is_given_who_is_only_found_is_refused_with_the_reason() {
             "packets to a node are plain IP until it is found, so it is always `prefer`",
         ),
     ];
-    let directory = Directory::new("found-refused");
+    let directory = Keys::new();
     for (line, key, why) in cases {
         let expected = format!("6: {key}: {only}{why}");
         assert_eq!(directory.problems(&with_found(line)), [expected], "{line}");
@@ -506,116 +478,108 @@ fn what_nobody_is_given_who_is_only_found_is_refused_with_the_reason() {
         ),
     ];
     let cases = cases.map(|(line, expected)| (with_found(line), expected));
-    assert_problems("found-wrong", &cases);
+    assert_problems(&cases);
 }
 
 #[test]
 fn rule_errors_name_the_line_and_the_reason() {
     let length = "4: rule: length: expected bytes of the IP packet like \"0-200\" or \"1000-\", \
                   at most 65535, found ";
-    assert_problems(
-        "rule",
-        &[
-            (with_rule("protocol = 'tcp'"), "3: missing key `priority`"),
-            (
-                with_rule("scheduler = 'weighted'\npriority = 'auto'"),
-                "4: rule: scheduler: expected priority `throughput` with it, found `auto`",
-            ),
-            (
-                with_rule("copies = 3"),
-                "4: rule: copies: expected priority `redundant` with it, found `auto`",
-            ),
-            (
-                with_rule("priority = 'fast'"),
-                "4: rule: priority: expected one of `auto`, `throughput`, `response`, \
+    assert_problems(&[
+        (with_rule("protocol = 'tcp'"), "3: missing key `priority`"),
+        (
+            with_rule("scheduler = 'weighted'\npriority = 'auto'"),
+            "4: rule: scheduler: expected priority `throughput` with it, found `auto`",
+        ),
+        (
+            with_rule("copies = 3"),
+            "4: rule: copies: expected priority `redundant` with it, found `auto`",
+        ),
+        (
+            with_rule("priority = 'fast'"),
+            "4: rule: priority: expected one of `auto`, `throughput`, `response`, \
                  `redundant`, found `fast`",
-            ),
-            (with_rule("length = '200'\npriority = 'response'"), length),
-            (with_rule("length = 'a-b'\npriority = 'response'"), length),
-            (with_rule("length = '0-65536'\npriority = 'response'"), length),
-            (
-                with_rule("length = '9-8'\npriority = 'response'"),
-                "4: rule: length: expected the lower end first, found `9-8`",
-            ),
-            (
-                with_rule("protocol = 'tpc'\npriority = 'response'"),
-                "4: rule: protocol: expected one of `icmp`, `tcp`,",
-            ),
-            (
-                with_rule("protocol = 256\npriority = 'response'"),
-                "4: rule: protocol: expected one of `icmp`, `tcp`,",
-            ),
-            (
-                with_rule("protocol = true\npriority = 'response'"),
-                "4: protocol: expected a number, or a name or range in quotes",
-            ),
-            (
-                with_rule("remote_port = 0\npriority = 'response'"),
-                "4: rule: remote_port: expected a port from 1 to 65535 or a range like \"5000-5100\" \
+        ),
+        (with_rule("length = '200'\npriority = 'response'"), length),
+        (with_rule("length = 'a-b'\npriority = 'response'"), length),
+        (with_rule("length = '0-65536'\npriority = 'response'"), length),
+        (
+            with_rule("length = '9-8'\npriority = 'response'"),
+            "4: rule: length: expected the lower end first, found `9-8`",
+        ),
+        (
+            with_rule("protocol = 'tpc'\npriority = 'response'"),
+            "4: rule: protocol: expected one of `icmp`, `tcp`,",
+        ),
+        (
+            with_rule("protocol = 256\npriority = 'response'"),
+            "4: rule: protocol: expected one of `icmp`, `tcp`,",
+        ),
+        (
+            with_rule("protocol = true\npriority = 'response'"),
+            "4: protocol: expected a number, or a name or range in quotes",
+        ),
+        (
+            with_rule("remote_port = 0\npriority = 'response'"),
+            "4: rule: remote_port: expected a port from 1 to 65535 or a range like \"5000-5100\" \
                  or \"5000-\", found `0`",
-            ),
-            (
-                with_rule("protocol = 'icmp'\nremote_port = 7\npriority = 'response'"),
-                "3: rule: remote_port: expected a protocol that has ports (tcp, udp, sctp, \
+        ),
+        (
+            with_rule("protocol = 'icmp'\nremote_port = 7\npriority = 'response'"),
+            "3: rule: remote_port: expected a protocol that has ports (tcp, udp, sctp, \
                  udplite), or none, so this rule would never match",
-            ),
-            (
-                with_rule("protocol = 47\nlocal_port = 7\npriority = 'response'"),
-                "3: rule: local_port: expected a protocol that has ports",
-            ),
-            (
-                with_rule("local_port = '5100-5000'\npriority = 'response'"),
-                "4: rule: local_port: expected the lower end first, found `5100-5000`",
-            ),
-            (
-                with_rule("local_prefix = '10.0.0.0/33'\npriority = 'response'"),
-                "4: rule: local_prefix: expected an address prefix like 10.77.0.0/24",
-            ),
-            (
-                with_rule(
-                    "local_prefix = '10.0.0.0/8'\nremote_prefix = '::/0'\npriority = 'response'",
-                ),
-                "3: rule: local_prefix: expected the IP version of the remote_prefix ::/0, found \
+        ),
+        (
+            with_rule("protocol = 47\nlocal_port = 7\npriority = 'response'"),
+            "3: rule: local_port: expected a protocol that has ports",
+        ),
+        (
+            with_rule("local_port = '5100-5000'\npriority = 'response'"),
+            "4: rule: local_port: expected the lower end first, found `5100-5000`",
+        ),
+        (
+            with_rule("local_prefix = '10.0.0.0/33'\npriority = 'response'"),
+            "4: rule: local_prefix: expected an address prefix like 10.77.0.0/24",
+        ),
+        (
+            with_rule("local_prefix = '10.0.0.0/8'\nremote_prefix = '::/0'\npriority = 'response'"),
+            "3: rule: local_prefix: expected the IP version of the remote_prefix ::/0, found \
                  10.0.0.0/8, so this rule would never match",
-            ),
-            (
-                with_rule("dscp = 64\npriority = 'response'"),
-                "4: rule: dscp: expected a code point from 0 to 63, or its name like `ef`",
-            ),
-            (
-                with_rule("dscp = 1.5\npriority = 'response'"),
-                "4: dscp: expected a number, or a name or range in quotes",
-            ),
-            (
-                with_rule("name = ''\npriority = 'response'"),
-                "4: name: expected 1 to 64 visible characters, found \"\"",
-            ),
-            (
-                with_rule("name = '12'\npriority = 'response'"),
-                "4: name: expected not only digits, because rules have numbers too, found `12`",
-            ),
-            (
-                with_rule(
-                    "name = 'a'\npriority = 'response'\n[[rule]]\nname = 'a'\n\
+        ),
+        (
+            with_rule("dscp = 64\npriority = 'response'"),
+            "4: rule: dscp: expected a code point from 0 to 63, or its name like `ef`",
+        ),
+        (
+            with_rule("dscp = 1.5\npriority = 'response'"),
+            "4: dscp: expected a number, or a name or range in quotes",
+        ),
+        (
+            with_rule("name = ''\npriority = 'response'"),
+            "4: name: expected 1 to 64 visible characters, found \"\"",
+        ),
+        (
+            with_rule("name = '12'\npriority = 'response'"),
+            "4: name: expected not only digits, because rules have numbers too, found `12`",
+        ),
+        (
+            with_rule(
+                "name = 'a'\npriority = 'response'\n[[rule]]\nname = 'a'\n\
                      priority = 'response'",
-                ),
-                "7: name: expected a different one for each rule, `a` is used in line 4",
             ),
-            (
-                with_rule("remote_prefix = 'all'\npriority = 'response'"),
-                "4: rule: remote_prefix: expected an address prefix like 10.77.0.0/24",
-            ),
-            (
-                with_rule("port = 3\npriority = 'response'"),
-                "4: unknown key `port`, expected one of",
-            ),
-        ],
-    );
+            "7: name: expected a different one for each rule, `a` is used in line 4",
+        ),
+        (
+            with_rule("remote_prefix = 'all'\npriority = 'response'"),
+            "4: rule: remote_prefix: expected an address prefix like 10.77.0.0/24",
+        ),
+        (with_rule("port = 3\npriority = 'response'"), "4: unknown key `port`, expected one of"),
+    ]);
 }
 
 #[test]
 fn a_key_file_that_is_missing_open_or_no_key_is_refused() {
-    let directory = Directory::new("keys");
+    let directory = Keys::new();
     directory.key("open.key", OWN_KEY, 0o640);
     directory.key("short.key", "AAAA", 0o600);
     let with = |file: &str| directory.problems(&format!("[node]\nprivate_key_file = '{file}'\n"));
@@ -641,7 +605,7 @@ fn a_key_file_that_is_missing_open_or_no_key_is_refused() {
 
 #[test]
 fn a_key_file_of_another_user_is_refused() {
-    let directory = Directory::new("owner");
+    let directory = Keys::new();
     let text = "[node]\nprivate_key_file = 'node.key'\n";
     let file = directory.0.join("node.key");
     let shown = file.display();
@@ -670,11 +634,11 @@ fn a_key_file_of_another_user_is_refused() {
 /// As the package has /etc/mpip: of root and the group of the daemon's user.
 #[test]
 fn a_group_may_read_a_key_file_only_in_a_directory_that_root_shares_with_it() {
-    let directory = Directory::new("group");
+    let directory = Keys::new();
     let file = directory.0.join("node.key");
     let allowed = |file_mode, directory_mode| {
         let mode = fs::Permissions::from_mode;
-        fs::set_permissions(&directory.0, mode(directory_mode)).expect("ours");
+        fs::set_permissions(directory.0.path(), mode(directory_mode)).expect("ours");
         fs::set_permissions(&file, mode(file_mode)).expect("ours");
         let metadata = fs::metadata(&file).expect("written");
         keys::check(&file, &metadata, metadata.uid()).is_ok()
@@ -685,14 +649,14 @@ fn a_group_may_read_a_key_file_only_in_a_directory_that_root_shares_with_it() {
     assert!(!allowed(0o660, 0o3770), "the group could write it");
     assert!(!allowed(0o644, 0o3770), "others could read it");
     if by_root {
-        std::os::unix::fs::chown(&directory.0, None, Some(65_534)).expect("by root");
+        std::os::unix::fs::chown(directory.0.path(), None, Some(65_534)).expect("by root");
         assert!(!allowed(0o640, 0o3770), "another group");
     }
 }
 
 #[test]
 fn a_key_file_that_is_a_pipe_or_much_too_long_ends_in_words() {
-    let directory = Directory::new("pipe");
+    let directory = Keys::new();
     let with = |file: &str| directory.problems(&format!("[node]\nprivate_key_file = '{file}'\n"));
     let pipe = directory.0.join("pipe");
     let made = std::process::Command::new("mkfifo").arg("-m600").arg(&pipe).status();
@@ -707,7 +671,7 @@ fn a_key_file_that_is_a_pipe_or_much_too_long_ends_in_words() {
 
 #[test]
 fn everything_that_is_wrong_is_reported_in_the_files_order() {
-    let directory = Directory::new("all");
+    let directory = Keys::new();
     let text = with_peer("max_paths = 0\nscheduler = 'x'\n[interface]\nname = ''");
     let error = directory.parse(&text).expect_err("three problems");
     let lines: Vec<_> = error.problems().iter().map(|problem| problem.line).collect();
@@ -720,7 +684,7 @@ fn everything_that_is_wrong_is_reported_in_the_files_order() {
 
 #[test]
 fn every_mistake_is_shown_at_once_with_what_was_probably_meant() {
-    let directory = Directory::new("mistakes");
+    let directory = Keys::new();
     let text = format!(
         "[nod]\nprivate_key_file = 'node.key'\nlisten_prot = 70000\n\
          [interface]\nadresses = ['10.77.0.1']\n\
@@ -763,7 +727,7 @@ fn every_mistake_is_shown_at_once_with_what_was_probably_meant() {
 
 #[test]
 fn a_broken_line_hides_no_mistake_in_other_lines() {
-    let directory = Directory::new("broken");
+    let directory = Keys::new();
     let text = with_peer("max_paths = = 3\nschedular = 'earliest'\npolicy = 'maybe'");
     let problems = directory.problems(&text);
     let lines: Vec<_> = problems.iter().map(|problem| &problem[..2]).collect();
@@ -776,7 +740,7 @@ fn a_broken_line_hides_no_mistake_in_other_lines() {
 
 #[test]
 fn a_file_of_nothing_but_mistakes_ends() {
-    let directory = Directory::new("garbage");
+    let directory = Keys::new();
     let keys: String = (0..500).map(|key| format!("zzz{key} = 1\n")).collect();
     let problems = directory.problems(&format!("[node]\nprivate_key_file = 'node.key'\n{keys}"));
     assert_eq!(problems.len(), 100);
@@ -787,7 +751,7 @@ fn a_file_of_nothing_but_mistakes_ends() {
 
 #[test]
 fn the_control_socket_is_known_without_keys_and_peers() {
-    let directory = Directory::new("socket");
+    let directory = Keys::new();
     let file = directory.0.join("mpip.toml");
     for (text, expected) in [
         ("[node]\nprivate_key_file = 'gone'", "/run/mpip/mpip0.sock"),
@@ -814,7 +778,7 @@ fn a_missing_configuration_file_is_named() {
 
 #[test]
 fn a_tunnel_may_carry_multicast_and_link_local_addresses() {
-    let directory = Directory::new("multicast");
+    let directory = Keys::new();
     let text = with_peer("allowed_prefixes = ['224.0.0.5/32', 'fe80::/64', '0.0.0.0/0', '::/0']");
     assert_eq!(directory.parse(&text).expect("valid").peers[0].allowed_prefixes.len(), 4);
 }
@@ -822,24 +786,21 @@ fn a_tunnel_may_carry_multicast_and_link_local_addresses() {
 #[test]
 fn gateway_and_router_errors_name_the_line() {
     let section = |lines: &str| with_peer(lines);
-    assert_problems(
-        "gateway",
-        &[
-            (section("[gateway]\nmasquerade = true"), "7: masquerade: expected `forward = true`"),
-            (section("[gateway]\npool = ['10.0.0.0/33']"), "7: pool: expected an address prefix"),
-            (
-                section("[gateway]\nendpoints = ['gateway']"),
-                "7: endpoints: expected an address with a port like",
-            ),
-            (section("[gateway]\nname = ''"), "7: name: expected 1 to 64 visible characters"),
-            (section("[gateway]\npeers_file = '/'"), "6: peers_file: expected the file of peers"),
-            (section("[router]\n"), "6: interfaces: expected the interfaces of the networks"),
-            (
-                section("[router]\ninterfaces = ['mpip0']"),
-                "7: interfaces: expected interfaces other than mpip's own",
-            ),
-        ],
-    );
+    assert_problems(&[
+        (section("[gateway]\nmasquerade = true"), "7: masquerade: expected `forward = true`"),
+        (section("[gateway]\npool = ['10.0.0.0/33']"), "7: pool: expected an address prefix"),
+        (
+            section("[gateway]\nendpoints = ['gateway']"),
+            "7: endpoints: expected an address with a port like",
+        ),
+        (section("[gateway]\nname = ''"), "7: name: expected 1 to 64 visible characters"),
+        (section("[gateway]\npeers_file = '/'"), "6: peers_file: expected the file of peers"),
+        (section("[router]\n"), "6: interfaces: expected the interfaces of the networks"),
+        (
+            section("[router]\ninterfaces = ['mpip0']"),
+            "7: interfaces: expected interfaces other than mpip's own",
+        ),
+    ]);
 }
 
 #[test]
@@ -850,7 +811,7 @@ fn one_peer_may_have_the_default_route() {
             "A".repeat(43) + "="
         ))
     };
-    let directory = Directory::new("default-route");
+    let directory = Keys::new();
     let problems = directory.problems(&other("default_route = true"));
     let expected =
         "7: default_route: expected one peer with it, `b` in line 6 has 0.0.0.0/0 already";
@@ -866,7 +827,7 @@ fn one_peer_may_have_the_default_route() {
 
 #[test]
 fn path_properties_are_read_and_errors_name_the_line() {
-    let directory = Directory::new("path-properties");
+    let directory = Keys::new();
     let path = |lines: &str| with_peer(&format!("[[path]]\ninterface = 'wwan0'\n{lines}"));
     let valid = "label = 'LTE büro'\ncost = 15\nmetered = true\nbudget = '2 GB/day'\n\
                  loss_threshold = '0.01 %'\nrate_up = '20 Mbit/s'\nrate_down = '0.5 Gbit/s'";
@@ -939,7 +900,7 @@ priority = "response"
 
 #[test]
 fn a_rule_names_a_peer_of_the_file_or_one_that_may_join() {
-    let directory = Directory::new("rule-peer");
+    let directory = Keys::new();
     let text = |rule: &str| with_peer(&format!("[[rule]]\npriority = 'throughput'\n{rule}\n"));
     let settings = directory.parse(&text("peer = 'b'")).expect("valid");
     assert_eq!(settings.rules[0].peer.as_deref(), Some("b"));
@@ -953,7 +914,7 @@ fn a_rule_names_a_peer_of_the_file_or_one_that_may_join() {
 
 #[test]
 fn a_label_in_a_rule_stands_for_all_interfaces_that_have_it() {
-    let directory = Directory::new("rule-label");
+    let directory = Keys::new();
     let path = |interface: &str, label: &str| {
         format!("[[path]]\ninterface = '{interface}'\nlabel = '{label}'\n")
     };
@@ -986,7 +947,7 @@ fn the_routing_table_of_the_seed_decides_as_it_says() {
     let document = include_str!("../../../docs/configuration.md");
     assert!(document.contains(TABLE_6), "the example is in the document");
     let text = format!("[node]\nprivate_key_file = 'node.key'\n{TABLE_6}");
-    let settings = Directory::new("table-6").parse(&text).expect("valid");
+    let settings = Keys::new().parse(&text).expect("valid");
     let list = RuleList::of_file(&settings.rules);
     for (packet, row, priority) in [
         ("tcp 198.18.7.7:23 length 200", Some(1), "response"),

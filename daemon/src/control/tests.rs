@@ -7,29 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 
 use mpip_api::{Client, Event, MAX_REQUEST, Request};
+use mpip_testing::Directory;
 
 use super::*;
 
-/// A directory that is removed when dropped.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("mpip-ctl-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).expect("the temporary directory is writable");
-        Self(path)
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.0.join("run/mpip0.sock")
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// Where the daemon is to make its socket, and the directory for that.
+fn socket(directory: &Directory) -> PathBuf {
+    directory.join("run/mpip0.sock")
 }
 
 /// A served socket whose requests arrive at the receiver.
@@ -42,8 +26,8 @@ fn served(path: &Path) -> (Socket, Receiver<Ask>) {
 
 #[test]
 fn the_socket_is_for_owner_and_group_only_and_goes_with_its_owner() {
-    let directory = Directory::new("mode");
-    let path = directory.socket();
+    let directory = Directory::new();
+    let path = socket(&directory);
     let socket = Socket::bind(&path, None).expect("binds, and makes the directory");
     let mode = std::fs::metadata(&path).expect("exists").permissions().mode();
     assert_eq!(mode & 0o777, 0o660);
@@ -58,8 +42,8 @@ fn the_socket_is_for_owner_and_group_only_and_goes_with_its_owner() {
 
 #[test]
 fn the_socket_of_a_dead_daemon_is_replaced_and_that_of_a_live_one_is_not() {
-    let directory = Directory::new("stale");
-    let path = directory.socket();
+    let directory = Directory::new();
+    let path = socket(&directory);
     std::fs::create_dir_all(path.parent().expect("run")).expect("writable");
     drop(UnixListener::bind(&path).expect("binds"));
     assert!(path.exists(), "a listener of std leaves its file");
@@ -74,8 +58,8 @@ fn the_socket_of_a_dead_daemon_is_replaced_and_that_of_a_live_one_is_not() {
 
 #[test]
 fn a_file_that_is_no_socket_is_left_alone() {
-    let directory = Directory::new("file");
-    let path = directory.0.join("mpip0.sock");
+    let directory = Directory::new();
+    let path = directory.join("mpip0.sock");
     std::fs::write(&path, "precious").expect("writable");
     let error = Socket::bind(&path, None).expect_err("no socket");
     assert!(matches!(error, ControlError::NotASocket(_)), "{error}");
@@ -84,9 +68,9 @@ fn a_file_that_is_no_socket_is_left_alone() {
 
 #[test]
 fn a_connection_goes_on_after_a_refused_request() {
-    let directory = Directory::new("refused");
-    let (_socket, _asked) = served(&directory.socket());
-    let mut stream = BufReader::new(UnixStream::connect(directory.socket()).expect("connects"));
+    let directory = Directory::new();
+    let (_socket, _asked) = served(&socket(&directory));
+    let mut stream = BufReader::new(UnixStream::connect(socket(&directory)).expect("connects"));
     for (request, expected) in [
         ("{\"version\":1,\"request\":\"reboot\"}\n", "unknown request `reboot`, expected one of"),
         ("{\"version\":9,\"request\":\"status\"}\n", "expected \\\"version\\\": 1, found 9"),
@@ -101,9 +85,9 @@ fn a_connection_goes_on_after_a_refused_request() {
 
 #[test]
 fn a_request_without_end_is_refused_and_closed() {
-    let directory = Directory::new("long");
-    let (_socket, _asked) = served(&directory.socket());
-    let mut stream = UnixStream::connect(directory.socket()).expect("connects");
+    let directory = Directory::new();
+    let (_socket, _asked) = served(&socket(&directory));
+    let mut stream = UnixStream::connect(socket(&directory)).expect("connects");
     stream.write_all(&vec![b'x'; MAX_REQUEST + 2]).expect("writes");
     let mut lines = BufReader::new(stream).lines();
     let line = lines.next().expect("an answer").expect("reads");
@@ -113,8 +97,8 @@ fn a_request_without_end_is_refused_and_closed() {
 
 #[test]
 fn down_is_answered_when_everything_is_gone() {
-    let directory = Directory::new("down");
-    let path = directory.socket();
+    let directory = Directory::new();
+    let path = socket(&directory);
     let (_socket, asked) = served(&path);
     let client = thread::spawn(move || mpip_api::request(&path, &Request::Down));
     let Ask::Down { done, answered } = asked.recv().expect("asked") else { panic!("down") };
@@ -126,8 +110,8 @@ fn down_is_answered_when_everything_is_gone() {
 
 #[test]
 fn a_subscriber_gets_events_and_a_closed_one_is_noticed() {
-    let directory = Directory::new("events");
-    let path = directory.socket();
+    let directory = Directory::new();
+    let path = socket(&directory);
     let (_socket, asked) = served(&path);
     let events = thread::spawn(move || Client::connect(&path).and_then(Client::events));
     let Ask::Events { subscriber } = asked.recv().expect("asked") else { panic!("events") };
@@ -149,12 +133,12 @@ fn a_subscriber_gets_events_and_a_closed_one_is_noticed() {
 
 #[test]
 fn more_connections_than_allowed_are_told_so() {
-    let directory = Directory::new("many");
-    let (_socket, _asked) = served(&directory.socket());
+    let directory = Directory::new();
+    let (_socket, _asked) = served(&socket(&directory));
     let open: Vec<_> = (0..CONNECTIONS_MAX)
-        .map(|_| UnixStream::connect(directory.socket()).expect("connects"))
+        .map(|_| UnixStream::connect(socket(&directory)).expect("connects"))
         .collect();
-    let further = UnixStream::connect(directory.socket()).expect("connects");
+    let further = UnixStream::connect(socket(&directory)).expect("connects");
     let mut line = String::new();
     BufReader::new(further).read_line(&mut line).expect("reads");
     assert!(line.contains("expected at most 32 connections"), "{line}");

@@ -206,6 +206,8 @@ fn not_running(socket: Option<&str>, subject: &Subject) -> Option<Finding> {
 mod tests {
     use std::path::Path;
 
+    use mpip_testing::Directory;
+
     use super::super::finding::Severity;
     use super::super::subject::TcpPort;
     use super::super::tests_support::status;
@@ -223,14 +225,13 @@ mod tests {
 
     #[test]
     fn a_key_file_that_others_can_read_is_mended_by_a_command() {
-        let directory = std::env::temp_dir();
-        let file = directory.join(format!("mpip-doctor-{}.key", std::process::id()));
+        let directory = Directory::new();
+        let file = directory.join("node.key");
         std::fs::write(&file, "x").expect("writable");
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
         std::fs::set_permissions(&file, mode).expect("ours");
         let text = format!("[node]\nprivate_key_file = '{}'\n", file.display());
         let error = crate::config::parse(Path::new("x.toml"), &text).expect_err("refused");
-        std::fs::remove_file(&file).expect("ours");
         let findings = configuration(Some(&error));
         assert_eq!(findings[0].mend, Mend::command(format!("chmod 600 {}", file.display())));
     }

@@ -2,35 +2,18 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use mpip_crypto::{JoinRequest, Mac1Key, PrivateKey};
+use mpip_testing::Directory;
 
 use super::*;
 
 const NOW: u64 = 1_700_000_000;
 
-/// A directory that is removed when dropped.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("mpip-joined-{test}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("writable");
-        Self(path)
-    }
-
-    fn file(&self) -> PathBuf {
-        self.0.join("mpip0.peers")
-    }
-
-    fn records(&self) -> Records {
-        Records::open(self.file()).expect("a file of records, or none")
-    }
+fn file(directory: &Directory) -> PathBuf {
+    directory.join("mpip0.peers")
 }
 
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+fn open(directory: &Directory) -> Records {
+    Records::open(file(directory)).expect("a file of records, or none")
 }
 
 fn key(number: u8) -> PublicKey {
@@ -79,8 +62,8 @@ fn join(
 
 #[test]
 fn who_joins_gets_free_addresses_and_is_remembered() {
-    let directory = Directory::new("remembered");
-    let mut records = directory.records();
+    let directory = Directory::new();
+    let mut records = open(&directory);
     let invitation = invite(&mut records, NOW, "laptop");
     let addresses: Vec<String> =
         invitation.addresses.iter().map(|(address, len)| format!("{address}/{len}")).collect();
@@ -89,7 +72,7 @@ fn who_joins_gets_free_addresses_and_is_remembered() {
     assert_eq!(second.to_string(), "10.77.0.4", "an invitation holds its addresses");
     assert_eq!(join(&mut records, NOW + 60, &invitation, key(5)), Some(Verdict::Accepted));
 
-    let again = directory.records();
+    let again = open(&directory);
     let peer = again.list[0].peer(&[]).expect("joined");
     assert_eq!((peer.name.as_str(), peer.public_key), ("laptop", key(5)));
     let allowed: Vec<String> = peer.allowed_prefixes.iter().map(ToString::to_string).collect();
@@ -98,21 +81,21 @@ fn who_joins_gets_free_addresses_and_is_remembered() {
     assert!(again.list[1].peer(&[]).is_none(), "was only invited");
     let states: Vec<String> = again.list(NOW + 4_000).into_iter().map(|peer| peer.state).collect();
     assert_eq!(states, ["joined", "expired"]);
-    let mode = fs::metadata(directory.file()).expect("there").permissions().mode();
+    let mode = fs::metadata(file(&directory)).expect("there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let names = fs::read_dir(&directory.0).expect("listed").count();
+    let names = fs::read_dir(directory.path()).expect("listed").count();
     assert_eq!(names, 1, "nothing else is left there");
 }
 
 /// `[J-5]`
 #[test]
 fn a_token_is_good_once_and_for_its_time() {
-    let directory = Directory::new("once");
-    let mut records = directory.records();
+    let directory = Directory::new();
+    let mut records = open(&directory);
     let invitation = invite(&mut records, NOW, "laptop");
     assert_eq!(join(&mut records, NOW, &invitation, key(5)), Some(Verdict::Accepted));
     // Its answer was lost, and it asks again; also after the time, and a restart.
-    let mut records = directory.records();
+    let mut records = open(&directory);
     assert_eq!(join(&mut records, NOW + 9_999, &invitation, key(5)), Some(Verdict::Accepted));
     assert_eq!(join(&mut records, NOW, &invitation, key(6)), Some(Verdict::Used));
 
@@ -123,8 +106,8 @@ fn a_token_is_good_once_and_for_its_time() {
 
 #[test]
 fn an_altered_token_a_known_key_and_a_stranger_are_refused() {
-    let directory = Directory::new("refused");
-    let mut records = directory.records();
+    let directory = Directory::new();
+    let mut records = open(&directory);
     let invitation = invite(&mut records, NOW, "laptop");
     let mut altered = invitation.clone();
     altered.prefixes.push(("0.0.0.0".parse().expect("valid"), 0));
@@ -140,8 +123,8 @@ fn an_altered_token_a_known_key_and_a_stranger_are_refused() {
 
 #[test]
 fn who_is_removed_may_not_come_back_and_its_addresses_are_free() {
-    let directory = Directory::new("removed");
-    let mut records = directory.records();
+    let directory = Directory::new();
+    let mut records = open(&directory);
     let first = invite(&mut records, NOW, "laptop");
     assert_eq!(join(&mut records, NOW, &first, key(5)), Some(Verdict::Accepted));
     let error = records.invite(NOW, &wish("laptop"), &around(), &mut Rng::new([8; 32]));
@@ -166,8 +149,8 @@ fn who_is_removed_may_not_come_back_and_its_addresses_are_free() {
 
 #[test]
 fn a_name_in_use_and_a_full_list_are_refused() {
-    let directory = Directory::new("full");
-    let mut records = directory.records();
+    let directory = Directory::new();
+    let mut records = open(&directory);
     let mut rng = Rng::new([8; 32]);
     let error = records.invite(NOW, &wish("office"), &around(), &mut rng).expect_err("configured");
     assert!(error.contains("a peer of the configuration"), "{error}");
@@ -183,20 +166,20 @@ fn a_name_in_use_and_a_full_list_are_refused() {
 
 #[test]
 fn a_key_that_cannot_be_written_down_is_not_accepted() {
-    let directory = Directory::new("disk");
-    let mut records = directory.records();
+    let directory = Directory::new();
+    let mut records = open(&directory);
     let invitation = invite(&mut records, NOW, "laptop");
     // Where the new file is to be, there is a directory that is not empty.
-    fs::create_dir_all(directory.0.join("mpip0.peers.new/x")).expect("writable");
+    fs::create_dir_all(directory.join("mpip0.peers.new/x")).expect("writable");
     assert_eq!(join(&mut records, NOW, &invitation, key(5)), Some(Verdict::NotStored));
-    fs::remove_dir_all(directory.0.join("mpip0.peers.new")).expect("ours");
+    fs::remove_dir_all(directory.join("mpip0.peers.new")).expect("ours");
     assert_eq!(join(&mut records, NOW, &invitation, key(6)), Some(Verdict::Accepted));
 }
 
 #[test]
 fn a_file_that_somebody_changed_is_refused_with_its_name() {
-    let directory = Directory::new("changed");
-    fs::write(directory.file(), "[[peer]]\nname = 'x'\nnonsense = 1\n").expect("writable");
-    let error = Records::open(directory.file()).expect_err("not ours");
+    let directory = Directory::new();
+    fs::write(file(&directory), "[[peer]]\nname = 'x'\nnonsense = 1\n").expect("writable");
+    let error = Records::open(file(&directory)).expect_err("not ours");
     assert!(error.contains("mpip0.peers`, which mpipd writes, was changed: "), "{error}");
 }

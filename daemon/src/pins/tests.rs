@@ -1,17 +1,9 @@
-use std::path::PathBuf;
-
 use mpip_crypto::PublicKey;
+use mpip_testing::Directory;
 
 use super::*;
 
 const KEY: &str = "zo060cy2M+x7cMF4FKXHbs0CloUFDTRHRboFhw5YfVk=";
-
-pub(super) fn directory(test: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("mpip-pins-{}-{test}", std::process::id()));
-    let _ = fs::remove_dir_all(&path);
-    fs::create_dir_all(&path).expect("a directory");
-    path
-}
 
 pub(super) fn pin(address: &str, key: u8, met: Option<u32>) -> Pin {
     let address = address.parse().expect("an address");
@@ -37,7 +29,7 @@ fn pins_are_read_with_and_without_a_day() {
         met,
     });
     assert_eq!(parse(&text), Ok(expected.to_vec()));
-    let missing = directory("none").join("nothing");
+    let missing = Directory::new().join("nothing");
     assert_eq!(load(&missing), Ok(vec![]), "no file is no pins");
 }
 

@@ -138,8 +138,9 @@ mod tests {
     use std::thread;
 
     use mpip_core::Pin;
+    use mpip_testing::Directory;
 
-    use super::super::{load, tests::directory, tests::pin};
+    use super::super::{load, tests::pin};
     use super::*;
 
     const LONG: Duration = Duration::from_secs(60);
@@ -155,7 +156,7 @@ mod tests {
 
     #[test]
     fn what_was_noted_is_in_the_file_after_an_orderly_end() {
-        let directory = directory("end");
+        let directory = Directory::new();
         let file = directory.join("deeper/known_nodes");
         let mut writer = Writer::start(file.clone()).expect("a thread");
         let now = Instant::from_millis(1_000);
@@ -169,13 +170,12 @@ mod tests {
         assert_eq!(addresses(&file), [0, 1, 2].map(|number| numbered(number).address));
         let left = fs::read_dir(directory.join("deeper")).expect("listed").count();
         assert_eq!(left, 1, "nothing else is left there");
-        fs::remove_dir_all(directory).expect("removed");
     }
 
     /// A file that is a pipe is waited for.
     #[test]
     fn who_notes_pins_waits_for_no_disk_and_keeps_one_change_for_an_address() {
-        let directory = directory("slow");
+        let directory = Directory::new();
         let file = directory.join("pipe");
         assert!(Command::new("mkfifo").arg(&file).status().expect("mkfifo is there").success());
         let mut writer = Writer::start(file.clone()).expect("a thread");
@@ -195,12 +195,11 @@ mod tests {
         writer.finish(Duration::from_millis(30));
         // Its reader is let go, and finds that this is no file of pins.
         fs::write(&file, "").expect("somebody reads");
-        let _ = fs::remove_dir_all(directory);
     }
 
     #[test]
     fn what_could_not_be_written_is_written_with_what_comes_next() {
-        let directory = directory("again");
+        let directory = Directory::new();
         // Where a directory is to be, there is a file.
         let (parent, file) = (directory.join("in"), directory.join("in/known_nodes"));
         fs::write(&parent, "").expect("writable");
@@ -221,12 +220,11 @@ mod tests {
         drop(batches);
         thread.join().expect("no panic");
         assert_eq!(addresses(&file), [1, 2].map(|number| numbered(number).address));
-        fs::remove_dir_all(directory).expect("removed");
     }
 
     #[test]
     fn a_write_that_fails_leaves_the_file_as_it_was() {
-        let directory = directory("fails");
+        let directory = Directory::new();
         let file = directory.join("known_nodes");
         let change = |number| PinChange::Pinned(numbered(number));
         let changes = |number| Changes::from([(numbered(number).address, change(number))]);
@@ -240,6 +238,5 @@ mod tests {
         fs::remove_dir(&taken).expect("still there");
         write(&file, &changes(2)).expect("written");
         assert_eq!(addresses(&file).len(), 2);
-        fs::remove_dir_all(directory).expect("removed");
     }
 }

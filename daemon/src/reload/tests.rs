@@ -1,13 +1,13 @@
 //! Settings for the time being, and for a limited time.
 
 use super::*;
-use crate::config::tests::Directory;
+use crate::config::tests::Keys;
 
 const NAMES: [&str; 2] = ["eth0", "wwan0"];
 
 fn in_force(paths: &str) -> InForce {
     let text = format!("[node]\nprivate_key_file = 'node.key'\n{paths}");
-    InForce::new(&Directory::new("reload").parse(&text).expect("valid"))
+    InForce::new(&Keys::new().parse(&text).expect("valid"))
 }
 
 fn at(seconds: u64) -> Instant {
@@ -63,7 +63,7 @@ fn other_changes_leave_a_limited_time_as_it_is_and_a_setting_without_one_ends_it
     in_force.set(at(2), "wwan0", "off", Some(60));
     assert_eq!(in_force.overrides(at(2)).count(), 3);
     let text = "[node]\nprivate_key_file = 'node.key'\n";
-    let settings = Directory::new("reload").parse(text).expect("valid");
+    let settings = Keys::new().parse(text).expect("valid");
     let change = in_force.reload(&settings).expect("possible");
     in_force.adopt(change);
     assert_eq!((in_force.state("wwan0"), in_force.overrides(at(2)).count()), ("active", 0));

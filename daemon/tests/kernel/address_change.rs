@@ -95,7 +95,7 @@ fn assert_goes_on(
     if families.contains(&Family::V6) {
         mover.ip(&["-6", "addr", "flush", "dev", "eth0"]);
     }
-    let directory = Directory::new(&test);
+    let directory = Directory::new();
     let (_daemon_a, _daemon_b) = daemons(&a, &b, &directory, "198.18.0.2:6182");
     let transfers = Transfers::start(&a, &b, TUNNEL);
     change(mover, side.last(), &transfers);
@@ -172,7 +172,7 @@ fn a_route_that_follows_its_address_is_used_at_once() {
             host.ip(&["route", "add", "default", "via", &format!("198.18.{number}.254")]);
         }
         router.sysctl("net/ipv4/ip_forward", "1");
-        let directory = Directory::new(&test);
+        let directory = Directory::new();
         let (daemon_a, _daemon_b) = daemons(&a, &b, &directory, "198.18.2.1:6182");
         let transfers = Transfers::start(&a, &b, TUNNEL);
         let (host, number) = if side == Side::Opener { (&a, 1) } else { (&b, 2) };
@@ -206,7 +206,7 @@ fn connections_between_ordinary_addresses_keep_the_one_that_is_lost() {
         let (a, b) = two_hosts(&test, 2, &[Family::V4]);
         let mover = if side == Side::Opener { &a } else { &b };
         mover.ip(&["addr", "flush", "dev", "eth1"]);
-        let directory = Directory::new(&test);
+        let directory = Directory::new();
         let configuration = |number, endpoints| HostConfiguration {
             number,
             endpoints,
@@ -240,7 +240,7 @@ fn connections_from_an_address_that_others_may_share_survive_its_loss() {
     }
     let (a, b) = two_hosts("lent", 2, &[Family::V4]);
     a.ip(&["addr", "flush", "dev", "eth1"]);
-    let directory = Directory::new("lent");
+    let directory = Directory::new();
     let configuration =
         |number, endpoints, peer| HostConfiguration { number, endpoints, peer, more: "" };
     let daemon_b = configuration(2, &[], "exclusive = []").start(&b, &directory);

@@ -60,7 +60,7 @@ fn there_and_back(
 /// Examines `host` until nothing is wrong: on a machine that stands still a path may fail for a
 /// moment.
 fn assert_healthy(host: &Host, directory: &Directory, number: u8) {
-    let file = directory.0.join(format!("{number}.toml"));
+    let file = directory.join(format!("{number}.toml"));
     let mut said = String::new();
     let healthy = soon(|| {
         let arguments = ["netns", "exec", &host.name, env!("CARGO_BIN_EXE_mpipd"), "--doctor"];
@@ -136,7 +136,7 @@ fn with_several_default_routes_each_path_leaves_by_its_own_interface() {
     }
     watch_sources(&a, "198.18.0.1", "198.18.1.1");
     watch_sources(&b, "198.18.10.2", "198.18.11.2");
-    let directory = Directory::new("multi");
+    let directory = Directory::new();
     let before = (a.state(), b.state());
     let to_first = Transfer::start(&a, &b, ip("198.18.10.2"), RATE);
     // Its answers come from the address that no default route prefers.
@@ -185,7 +185,7 @@ fn a_firewall_that_drops_everything_but_our_port_and_known_connections_is_no_obs
             }\n",
         );
     }
-    let directory = Directory::new("drop");
+    let directory = Directory::new();
     let transfer = Transfer::start(&a, &b, ip("198.18.0.2"), RATE);
     transfer.advance(1 << 20);
     for host in [&a, &b] {
@@ -247,7 +247,7 @@ fn containers_behind_a_bridge_are_left_alone() {
     let inside_a = container("docker", &a, "ca", "198.18.1.1");
     // The same network on both sides, as is usual.
     let _inside_b = container("docker", &b, "cb", "198.18.1.2");
-    let directory = Directory::new("docker");
+    let directory = Directory::new();
     let before = (a.state(), b.state());
     let own = Transfer::start(&a, &b, ip("198.18.0.2"), RATE);
     let outward = Transfer::start(&inside_a, &b, ip("198.18.0.2"), RATE);
@@ -280,7 +280,7 @@ fn ordinary_addresses_of_ipv6_are_captured() {
         return;
     }
     let (a, b) = two_hosts("v6", 2, &[Family::V6]);
-    let directory = Directory::new("v6");
+    let directory = Directory::new();
     let before = (a.state(), b.state());
     let transfer = Transfer::start(&a, &b, ip("2001:db8:0::2"), RATE);
     let one = HostConfiguration { endpoints: &["[2001:db8:0::2]:6182"], ..A };
@@ -314,7 +314,7 @@ fn a_running_connection_by_ipv6_moves_onto_the_paths_of_a_peer_that_comes_late()
         return;
     }
     let (a, b) = two_hosts("late", 2, &[Family::V6]);
-    let directory = Directory::new("late");
+    let directory = Directory::new();
     let before = a.state();
     let transfer = Transfer::start(&a, &b, ip("2001:db8:0::2"), RATE);
     let one = HostConfiguration { endpoints: &["[2001:db8:0::2]:6182"], ..A };
@@ -370,7 +370,7 @@ fn own_addresses_multicast_and_broadcast_are_never_captured() {
             }
         }\n",
     );
-    let directory = Directory::new("never");
+    let directory = Directory::new();
     // The peer is the way to everybody else, too; and says that it is where we are.
     let one = HostConfiguration { peer: "allowed_prefixes = ['0.0.0.0/0']", ..A };
     b.ip(&["addr", "add", "198.19.7.7/32", "dev", "eth1"]);
@@ -406,7 +406,7 @@ fn routes_to_the_peer_carry_its_inner_mtu() {
         return;
     }
     let (a, b) = two_hosts("mtu", 2, &[Family::V4]);
-    let directory = Directory::new("mtu");
+    let directory = Directory::new();
     let daemon_b = B.start(&b, &directory);
     let daemon_a = A.start(&a, &directory);
     let settled = |(host, daemon): (&Host, &Daemon), least: u16, most: u16| {

@@ -131,7 +131,7 @@ fn a_measurement_that_is_interrupted_or_not_permitted_leaves_nothing() {
         return;
     }
     let (a, b) = two_hosts("quiet", 2, &[Family::V4]);
-    let directory = Directory::new("quiet");
+    let directory = Directory::new();
     let (endpoints, peer) = (&[][..], "[diagnosis]\nbench = false");
     let daemon_b =
         Daemon::start(&b, &directory, &Configuration { number: 2, keys: (2, 1), endpoints, peer });

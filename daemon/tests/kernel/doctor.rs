@@ -80,7 +80,7 @@ fn mend(host: &Host, findings: &[Finding]) {
 
 /// The file with what host mode's daemon would have written down.
 fn record(directory: &Directory) -> PathBuf {
-    directory.0.join("1.sock.rp_filter")
+    directory.join("1.sock.rp_filter")
 }
 
 #[test]
@@ -89,14 +89,13 @@ fn every_broken_setting_is_named_and_mended_by_the_command_that_is_printed() {
         return;
     }
     let (a, _b) = two_hosts("doctor", 2, &[Family::V4]);
-    let directory = Directory::new("doctor");
+    let directory = Directory::new();
     let strict = HostConfiguration { more: "[host_mode]\nloosen_rp_filter = false\n", ..A };
     let file = strict.write(&directory);
     assert!(examine_stopped(&a, &file).is_empty());
 
     // The key file, the firewall, both filters, an MTU, routing and what a dead daemon left.
-    fs::set_permissions(directory.0.join("1.key"), fs::Permissions::from_mode(0o644))
-        .expect("ours");
+    fs::set_permissions(directory.join("1.key"), fs::Permissions::from_mode(0o644)).expect("ours");
     let findings = examine_stopped(&a, &file);
     assert!(named(&findings, "1.key` has mode 0644").wrong);
     mend(&a, &findings);
@@ -143,7 +142,7 @@ fn what_somebody_has_to_decide_is_told_in_words() {
         return;
     }
     let (a, _b) = two_hosts("doctor2", 2, &[Family::V4]);
-    let directory = Directory::new("doctor2");
+    let directory = Directory::new();
     let file = A.write(&directory);
     let taken = a.take(|| UdpSocket::bind("0.0.0.0:6182"));
     a.ip(&["rule", "add", "from", "198.18.1.1", "lookup", "7", "priority", "50"]);
@@ -176,7 +175,7 @@ fn a_running_daemon_is_asked_for_its_paths() {
         return;
     }
     let (a, b) = two_hosts("doctor3", 2, &[Family::V4]);
-    let directory = Directory::new("doctor3");
+    let directory = Directory::new();
     let file = A.write(&directory);
     let daemon_b = B.start(&b, &directory);
     let daemon_a = A.start(&a, &directory);
@@ -195,10 +194,10 @@ fn a_running_daemon_is_asked_for_its_paths() {
 
     // The peer has told its other address: nothing is wrong with a configuration that lacks it.
     let one = HostConfiguration { endpoints: &["198.18.0.2:6182"], ..A };
-    let other = Directory::new("doctor3-one");
+    let other = Directory::new();
     let shorter = one.write(&other);
     let text = fs::read_to_string(&shorter).expect("written");
-    let socket = |directory: &Directory| directory.0.display().to_string();
+    let socket = |directory: &Directory| directory.path().display().to_string();
     let text = text.replace(&socket(&other), &socket(&directory));
     fs::write(&shorter, text).expect("writable");
     let findings = examine(&a, &shorter);
@@ -212,7 +211,7 @@ fn a_running_daemon_is_asked_for_its_paths() {
     wait_for("a failed path", || daemon_a.peer().paths.iter().any(|path| path.state == "failed"));
     let findings = examine(&a, &file);
     named(&findings, "the path from 198.18.1.1:6182 (eth1) to 198.18.1.2:6182 has failed");
-    let firewall = examine(&b, &directory.0.join("2.toml"));
+    let firewall = examine(&b, &directory.join("2.toml"));
     named(&firewall, "the firewall drops UDP to port 6182 (a rule of the chain ip block in)");
     drop(daemon_b);
 }

@@ -52,14 +52,14 @@ impl World {
             let via = format!("2001:db8:{link}::2");
             a.ip(&["-6", "route", "add", "default", "via", &via, "dev", &device, "metric", metric]);
         }
-        Self { a, b, c, directory: Directory::new(test) }
+        Self { a, b, c, directory: Directory::new() }
     }
 
     /// Writes the configuration of host `number`, with lines for its peer's section and further
     /// sections.
     fn write(&self, number: u8, peer: &str, more: &str) -> PathBuf {
         let other = 3 - number;
-        let directory = &self.directory.0;
+        let directory = self.directory.path();
         let key_file = directory.join(format!("{number}.key"));
         fs::write(&key_file, key(number).secret_base64().as_str()).expect("writable");
         fs::set_permissions(&key_file, fs::Permissions::from_mode(0o600)).expect("ours");
@@ -196,7 +196,7 @@ fn what_a_killed_gateway_left_is_gone_at_once_and_forwarding_with_the_next_end()
     gateway.signal("KILL");
     assert!(!gateway.wait());
     assert!(world.b.nft_output(&["list", "tables"]).contains("mpip_mpip0"));
-    let file = world.directory.0.join("2.toml").display().to_string();
+    let file = world.directory.join("2.toml").display().to_string();
     let arguments = ["--config", &file, "--clean-up"];
     let said = world.b.exec(env!("CARGO_BIN_EXE_mpipd"), &arguments);
     assert!(said.starts_with("mpip0: "), "{said}");

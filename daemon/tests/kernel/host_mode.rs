@@ -32,7 +32,7 @@ fn a_running_connection_moves_onto_the_paths_and_back() {
         return;
     }
     let (a, b) = two_hosts("move", 2, &[Family::V4]);
-    let directory = Directory::new("move");
+    let directory = Directory::new();
     let before = (a.state(), b.state());
     let transfer = Transfer::start(&a, &b, ip("198.18.0.2"), RATE);
     transfer.advance(4 << 20);
@@ -63,7 +63,7 @@ fn a_running_connection_moves_onto_the_paths_and_back() {
 /// A transfer during which `act` does something to the hosts.
 fn transfer_while(name: &str, act: impl FnOnce(&Host, &Host, &Directory, &Transfer)) {
     let (a, b) = two_hosts(name, 2, &[Family::V4]);
-    let directory = Directory::new(name);
+    let directory = Directory::new();
     let transfer = Transfer::start(&a, &b, ip("198.18.0.2"), RATE);
     transfer.advance(4 << 20);
     act(&a, &b, &directory, &transfer);
@@ -144,7 +144,7 @@ fn prefer_falls_back_to_plain_ip_and_returns() {
         return;
     }
     let (a, b) = two_hosts("prefer", 2, &[Family::V4]);
-    let directory = Directory::new("prefer");
+    let directory = Directory::new();
     let transfer = Transfer::start(&a, &b, ip("198.18.0.2"), RATE);
     let (daemon_a, daemon_b) = both(&a, &b, &directory);
     transfer.advance(4 << 20);
@@ -169,7 +169,7 @@ fn require_lets_no_plain_packet_out() {
         return;
     }
     let (a, b) = two_hosts("require", 2, &[Family::V4]);
-    let directory = Directory::new("require");
+    let directory = Directory::new();
     let require = |configuration: HostConfiguration<'static>| HostConfiguration {
         peer: "policy = 'require'",
         ..configuration
@@ -219,7 +219,7 @@ fn strict_reverse_path_filters_are_no_obstacle_and_are_put_back() {
         return;
     }
     let (a, b) = two_hosts("rp", 2, &[Family::V4]);
-    let directory = Directory::new("rp");
+    let directory = Directory::new();
     for host in [&a, &b] {
         for interface in ["all", "default", "eth0", "eth1"] {
             host.set_rp_filter(interface, 1);
@@ -253,7 +253,7 @@ fn what_a_firewall_refuses_on_the_device_is_plain_alone() {
         return;
     }
     let (a, b) = two_hosts("alone", 2, &[Family::V4]);
-    let directory = Directory::new("alone");
+    let directory = Directory::new();
     let running = Transfer::start(&a, &b, ip("198.18.0.2"), RATE);
     running.advance(4 << 20);
     b.nft(

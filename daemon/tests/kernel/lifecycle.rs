@@ -32,7 +32,7 @@ fn down_removes_device_routes_and_socket_before_it_answers() {
         return;
     }
     let (a, _b) = two_hosts("down", 1, &[Family::V4]);
-    let directory = Directory::new("down");
+    let directory = Directory::new();
     let mut daemon = Daemon::start(&a, &directory, &CONFIGURATION);
     let routes = a.ip(&["route", "show", "dev", "mpip0"]);
     assert!(routes.contains("10.77.0.2 proto 109"), "{routes}");
@@ -51,7 +51,7 @@ fn a_signal_ends_it_in_the_same_way() {
         return;
     }
     let (a, _b) = two_hosts("term", 1, &[Family::V4]);
-    let directory = Directory::new("term");
+    let directory = Directory::new();
     for signal in ["TERM", "INT"] {
         let mut daemon = Daemon::start(&a, &directory, &CONFIGURATION);
         daemon.signal("HUP");
@@ -69,7 +69,7 @@ fn a_killed_one_leaves_only_what_refuses_and_the_next_one_starts() {
         return;
     }
     let (a, _b) = two_hosts("kill", 1, &[Family::V4]);
-    let directory = Directory::new("kill");
+    let directory = Directory::new();
     let mut daemon = Daemon::start(&a, &directory, &CONFIGURATION);
     daemon.signal("KILL");
     assert!(!daemon.wait());
@@ -99,8 +99,8 @@ fn a_port_or_device_in_use_is_named_with_file_and_line() {
         return;
     }
     let (a, _b) = two_hosts("busy", 1, &[Family::V4]);
-    let directory = Directory::new("busy");
-    let file = directory.0.join("1.toml");
+    let directory = Directory::new();
+    let file = directory.join("1.toml");
 
     let holder = a.take(|| UdpSocket::bind("198.18.0.1:6182"));
     let mut daemon = Daemon::spawn(&a, &directory, &CONFIGURATION);
@@ -134,7 +134,7 @@ fn it_keeps_the_capabilities_that_it_needs() {
         return;
     }
     let (a, _b) = two_hosts("caps", 1, &[Family::V4]);
-    let directory = Directory::new("caps");
+    let directory = Directory::new();
     // CAP_NET_ADMIN is number 12, CAP_NET_RAW 13, CAP_NET_BIND_SERVICE 10 (capabilities(7)).
     for (node, peer, kept) in [
         ("", "encapsulation = 'udp'", "1000"),
@@ -171,7 +171,7 @@ fn a_device_that_is_set_down_and_up_has_its_addresses_and_routes_again() {
         return;
     }
     let (a, _b) = two_hosts("updown", 1, &[Family::V4]);
-    let directory = Directory::new("updown");
+    let directory = Directory::new();
     let _daemon = Daemon::start(&a, &directory, &CONFIGURATION);
     let state = || {
         let routes = a.ip(&["route", "show", "dev", "mpip0", "proto", "109"]);
@@ -194,7 +194,7 @@ fn addresses_that_come_and_go_are_followed() {
         return;
     }
     let (a, _b) = two_hosts("follow", 1, &[Family::V4, Family::V6]);
-    let directory = Directory::new("follow");
+    let directory = Directory::new();
     let daemon = Daemon::start(&a, &directory, &CONFIGURATION);
     let addresses = || {
         let local = daemon.status().local_addresses.into_iter();

@@ -49,7 +49,7 @@ fn assert_survives_rebinding(kind: &str, from_client: bool) {
     let test = format!("nat{}{}", kind.len(), u8::from(from_client));
     let server = Host::new(&test, "s");
     let site = Site::new(&test, &server, 0, kind);
-    let directory = Directory::new(&test);
+    let directory = Directory::new();
     let [_daemon_a, daemon_b] = connect(&site, &server, &directory);
     let seen = daemon_b.path().remote;
     assert_eq!(seen.ip(), IpAddr::from([198, 18, 0, 1]), "translated");
@@ -96,7 +96,7 @@ fn assert_keeps_its_mapping(kind: &str) {
     let server = Host::new(&test, "s");
     let site = Site::new(&test, &server, 0, kind);
     site.forget_after(12);
-    let directory = Directory::new(&test);
+    let directory = Directory::new();
     let [daemon_a, daemon_b] = connect(&site, &server, &directory);
     let learnt = || daemon_a.path().keepalive_ms < 12_000.0;
     wait_for("a pause below 12 s", learnt);
@@ -136,7 +136,7 @@ fn an_address_of_the_server_that_cannot_be_reached_does_no_harm() {
     let server = Host::new("natpriv", "s");
     let site = Site::new("natpriv", &server, 0, KINDS[0]);
     add_private_network(&server);
-    let directory = Directory::new("natpriv");
+    let directory = Directory::new();
     let [daemon_a, _daemon_b] = connect(&site, &server, &directory);
     let address = "10.77.0.2".parse().expect("valid");
     Transfer::whole(&site.client, &server, address, 4 << 20).finish();
@@ -154,7 +154,7 @@ fn two_clients_with_the_same_address_reach_the_same_server() {
     }
     let server = Host::new("nattwo", "s");
     let sites = [0, 1].map(|number| Site::new("nattwo", &server, number, KINDS[0]));
-    let directories = ["nattwo0", "nattwo1"].map(Directory::new);
+    let directories = [Directory::new(), Directory::new()];
     let second = format!(
         "[[peer]]\nname = 'second'\npublic_key = '{}'\nallowed_prefixes = ['10.77.0.3/32']",
         key(3).public_key()

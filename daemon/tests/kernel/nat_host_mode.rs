@@ -44,7 +44,7 @@ fn assert_goes_on_the_paths(kind: &str) {
     let test = format!("nh{}", kind.len());
     let server = Host::new(&test, "s");
     let site = Site::new(&test, &server, 0, kind);
-    let directory = Directory::new(&test);
+    let directory = Directory::new();
     let state = (site.client.state(), server.state());
     let [mut daemon_a, mut daemon_b] = connect(&site, &server, &directory, "");
 
@@ -96,7 +96,7 @@ fn a_running_connection_stays_plain_and_is_not_harmed() {
     }
     let server = Host::new("nhrun", "s");
     let site = Site::new("nhrun", &server, 0, KINDS[0]);
-    let directory = Directory::new("nhrun");
+    let directory = Directory::new();
     let up = Transfer::start(&site.client, &server, ip(SERVER), RATE);
     let down = Transfer::fetch(&server, &site.client, ip(SERVER), RATE);
     up.advance(RATE / 4);
@@ -122,7 +122,7 @@ fn what_is_not_a_peers_goes_by_beside_it() {
     }
     let server = Host::new("nhby", "s");
     let site = Site::new("nhby", &server, 0, KINDS[0]);
-    let directory = Directory::new("nhby");
+    let directory = Directory::new();
     let [_daemon_a, daemon_b] = connect(&site, &server, &directory, "");
     // The router itself has the public address, and takes ports where peers' connections have them.
     site.router.sysctl("net/ipv4/ip_local_port_range", "16384 32767");
@@ -150,7 +150,7 @@ fn an_address_of_the_server_that_cannot_be_reached_is_left_alone() {
     add_private_network(&server);
     // The client has a neighbour there, who is no peer.
     site.router.ip(&["addr", "add", "198.19.0.3/24", "dev", "lan"]);
-    let directory = Directory::new("nhpriv");
+    let directory = Directory::new();
     let [daemon_a, _daemon_b] = connect(&site, &server, &directory, "");
     daemon_a.wait_for_captured(&["198.18.0.9/32"]);
     let neighbour = Transfer::start(&site.client, &site.router, ip("198.19.0.3"), RATE).finish();
@@ -167,7 +167,7 @@ fn two_clients_with_the_same_address_are_told_apart() {
     }
     let server = Host::new("nhtwo", "s");
     let sites = [0, 1].map(|number| Site::new("nhtwo", &server, number, KINDS[0]));
-    let directories = ["nhtwo0", "nhtwo1"].map(Directory::new);
+    let directories = [Directory::new(), Directory::new()];
     let second = format!(
         "[[peer]]\nname = 'second'\npublic_key = '{}'\nhost_mode = true",
         key(3).public_key()
@@ -181,7 +181,7 @@ fn two_clients_with_the_same_address_are_told_apart() {
     let endpoints = &["198.18.1.9:6182"];
     let one = HostConfiguration { number: 1, endpoints, peer: "policy = 'require'", more: "" };
     let file = one.write(&directories[1]);
-    let key_file = directories[1].0.join("1.key");
+    let key_file = directories[1].join("1.key");
     fs::write(&key_file, key(3).secret_base64().as_str()).expect("writable");
     fs::set_permissions(&key_file, fs::Permissions::from_mode(0o600)).expect("ours");
     let other = Daemon::spawn_file(&sites[1].client, &directories[1], 1, &file).ready();
@@ -213,7 +213,7 @@ fn without_a_path_a_connection_waits_for_one() {
     }
     let server = Host::new("nhwait", "s");
     let site = Site::new("nhwait", &server, 0, KINDS[0]);
-    let directory = Directory::new("nhwait");
+    let directory = Directory::new();
     let [daemon_a, _daemon_b] = connect(&site, &server, &directory, "encapsulation = 'udp'");
     let transfer = daemon_a.begin(|| Transfer::start(&site.client, &server, ip(SERVER), RATE));
     transfer.advance(RATE / 4);

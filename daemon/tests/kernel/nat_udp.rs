@@ -143,7 +143,7 @@ fn flows_that_begin_take_the_paths_and_others_stay_as_they_are() {
     }
     let host = Host::new("nu", "s");
     let site = Site::new("nu", &host, 0, "masquerade");
-    let directory = Directory::new("nu");
+    let directory = Directory::new();
     let server = Server::start(&host);
     let state = (site.client.state(), host.state());
     let old = socket(&site.client, &server, 0);
@@ -199,7 +199,7 @@ fn without_a_path_a_flow_is_plain_and_returns_to_its_port() {
     }
     let host = Host::new("nuf", "s");
     let site = Site::new("nuf", &host, 0, "masquerade");
-    let directory = Directory::new("nuf");
+    let directory = Directory::new();
     let server = Server::start(&host);
     let [here, _there] = connect(&site, &host, &directory);
     let (flow, port) = on_the_paths(&site.client, &server);
@@ -225,7 +225,7 @@ fn rules_of_a_killed_daemon_harm_nothing_and_go() {
     }
     let host = Host::new("nuk", "s");
     let site = Site::new("nuk", &host, 0, "masquerade");
-    let directory = Directory::new("nuk");
+    let directory = Directory::new();
     let server = Server::start(&host);
     let state = site.client.state();
     let rules = |site: &Site| site.client.ip(&["rule"]).matches("sport").count();
@@ -240,7 +240,7 @@ fn rules_of_a_killed_daemon_harm_nothing_and_go() {
     here.signal("KILL");
     assert!(!here.wait());
     // `mpip down` with the configuration file.
-    let file = directory.0.join("1.toml");
+    let file = directory.join("1.toml");
     let mpipd = env!("CARGO_BIN_EXE_mpipd");
     site.client.exec(mpipd, &["--config", file.to_str().expect("ASCII"), "--clean-up"]);
     assert_eq!(site.client.state(), state);

@@ -81,7 +81,7 @@ fn a_destination_that_the_host_talks_to_is_found_and_its_key_pinned() {
         return;
     }
     let (host_a, host_b) = two_hosts("find", 2, &[Family::V4]);
-    let directory = Directory::new("find");
+    let directory = Directory::new();
     let lines = "[opportunistic]\nprefixes = ['198.18.0.0/15']\npins = 'deeper/known'";
     let daemon_a = Daemon::start(&host_a, &directory, &configuration(1, (1, 8), lines));
     let lines = "[opportunistic]\nprefixes = ['198.18.0.0/16']\npins = 'other'";
@@ -96,9 +96,9 @@ fn a_destination_that_the_host_talks_to_is_found_and_its_key_pinned() {
     let known = destination(&daemon_a, "198.18.0.2").expect("it was asked");
     assert_eq!((known.state.as_str(), known.queries), ("enabled", 5), "{known:?}");
     assert_eq!(known.public_key, Some(key(2).public_key().to_string()));
-    let file = directory.0.join("deeper/known");
+    let file = directory.join("deeper/known");
     wait_for("the pin", || fs::read_to_string(&file).is_ok_and(|text| has_pin(&text, 2)));
-    assert!(!directory.0.join("other").exists(), "who was asked pins nothing");
+    assert!(!directory.join("other").exists(), "who was asked pins nothing");
     drop(open);
 }
 
@@ -108,8 +108,8 @@ fn a_changed_key_is_refused_loudly_and_plain_ip_goes_on() {
         return;
     }
     let (host_a, host_b) = two_hosts("changed", 1, &[Family::V4]);
-    let directory = Directory::new("changed");
-    fs::write(directory.0.join("known"), format!("198.18.0.2 {}\n", key(7).public_key()))
+    let directory = Directory::new();
+    fs::write(directory.join("known"), format!("198.18.0.2 {}\n", key(7).public_key()))
         .expect("writable");
     let lines = "[opportunistic]\nprefixes = ['198.18.0.0/15']\npins = 'known'";
     let daemon_a = Daemon::start(&host_a, &directory, &configuration(1, (1, 8), lines));
@@ -135,8 +135,8 @@ fn a_pin_that_has_expired_gives_way_and_an_orderly_end_loses_none() {
         return;
     }
     let (host_a, host_b) = two_hosts("expired", 1, &[Family::V4]);
-    let directory = Directory::new("expired");
-    let known = directory.0.join("known");
+    let directory = Directory::new();
+    let known = directory.join("known");
     let others = format!("# mine\n198.18.0.77 {0} # a friend\n", key(7).public_key());
     fs::write(&known, format!("{others}198.18.0.2 {} 2001-01-01\n", key(7).public_key()))
         .expect("writable");
@@ -163,7 +163,7 @@ fn a_host_without_mpip_is_asked_five_times_and_nothing_else_happens() {
         return;
     }
     let (host_a, host_b) = two_hosts("silent", 1, &[Family::V4]);
-    let directory = Directory::new("silent");
+    let directory = Directory::new();
     let lines = "[opportunistic]\nprefixes = ['198.18.0.0/15']\npins = 'known'";
     let daemon_a = Daemon::start(&host_a, &directory, &configuration(1, (1, 8), lines));
     let open = connection(&host_a, &host_b, "198.18.0.2");
@@ -173,7 +173,7 @@ fn a_host_without_mpip_is_asked_five_times_and_nothing_else_happens() {
     let known = destination(&daemon_a, "198.18.0.2").expect("it was asked");
     assert_eq!(known.queries, 5, "{known:?}");
     assert!(known.expires_in_ms > 500_000.0, "{known:?}");
-    assert!(!directory.0.join("known").exists());
+    assert!(!directory.join("known").exists());
     assert!(host_a.ping("198.18.0.2", 3));
     drop(open);
 }
@@ -200,7 +200,7 @@ fn hosts_whose_path_drops_udp_find_each_other_and_carry_tcp() {
     }
     let (host_a, host_b) = two_hosts("find-tcp", 2, &[Family::V4]);
     host_a.nft(NO_UDP);
-    let directory = Directory::new("find-tcp");
+    let directory = Directory::new();
     let lines = |pins: &str| {
         format!(
             "[opportunistic]\nprefixes = ['198.18.0.0/15']\nexclusive = ['198.18.0.0/15']\n\

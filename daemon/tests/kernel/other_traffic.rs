@@ -261,7 +261,7 @@ fn the_paths_are_one_hop_and_a_gateway_is_another() {
     // Host c behind host a, which forwards.
     let (a, b) = two_hosts("other-gateway", 1, &[Family::V4]);
     let c = Host::new("other-gateway", "c");
-    let directory = Directory::new("other-gateway");
+    let directory = Directory::new();
     let configuration = |number, endpoints| {
         let keys = (number, 3 - number);
         Configuration { number, keys, endpoints, peer: "" }
@@ -364,7 +364,7 @@ fn absurd_addresses_of_a_peer_capture_nothing() {
     let (a, b) = two_hosts("other-absurd", 2, BOTH);
     let c = Host::new("other-absurd", "c");
     add_link(&a, &c, 2, BOTH);
-    let directory = Directory::new("other-absurd");
+    let directory = Directory::new();
     b.ip(&["link", "add", "lan0", "type", "veth", "peer", "name", "lan1"]);
     b.ip(&["link", "set", "lan1", "up"]);
     b.ip(&["link", "set", "lan0", "up"]);

@@ -79,7 +79,7 @@ impl World {
             }",
         );
         narrow(&router, mtu);
-        let directory = Directory::new(test);
+        let directory = Directory::new();
         // Every path is used, and every hole fallen into.
         let peer = "scheduler = 'round-robin'";
         let one = Configuration { number: 1, keys: (1, 2), endpoints: ENDPOINTS, peer };
@@ -206,7 +206,7 @@ fn jumbo_frames_are_used_where_all_links_have_them() {
     for host in [&a, &b] {
         host.ip(&["link", "set", "eth0", "mtu", "9000"]);
     }
-    let directory = Directory::new("jumbo");
+    let directory = Directory::new();
     let one = Configuration { number: 1, keys: (1, 2), endpoints: &["198.18.0.2:6182"], peer: "" };
     let two = Configuration { number: 2, keys: (2, 1), endpoints: &[], peer: "" };
     let daemon_b = Daemon::start(&b, &directory, &two);

@@ -70,15 +70,15 @@ impl Configuration {
 
     fn write(&self, directory: &Directory) -> PathBuf {
         let Self { number, interface, port, peers } = self;
-        let key_file = directory.0.join(format!("{number}.key"));
+        let key_file = directory.join(format!("{number}.key"));
         fs::write(&key_file, key(*number).secret_base64().as_str()).expect("writable");
         fs::set_permissions(&key_file, fs::Permissions::from_mode(0o600)).expect("ours");
         let text = format!(
             "[node]\nprivate_key_file = '{number}.key'\nlisten_port = {port}\n\
              control_socket = '{}'\n[interface]\nname = '{interface}'\n{peers}",
-            directory.0.join(format!("{number}.sock")).display(),
+            directory.join(format!("{number}.sock")).display(),
         );
-        let file = directory.0.join(format!("{number}.toml"));
+        let file = directory.join(format!("{number}.toml"));
         fs::write(&file, text).expect("writable");
         file
     }
@@ -190,7 +190,7 @@ fn only_an_orderly_end_opens_require() {
         return;
     }
     let (a, _b) = hosts("ends");
-    let directory = Directory::new("ends");
+    let directory = Directory::new();
     let configuration = Configuration::with_all();
     let before = a.state();
     a.nft(COUNTER);
@@ -233,7 +233,7 @@ fn a_daemon_that_gets_no_memory_leaves_require_closed() {
         return;
     }
     let (a, b) = hosts("memory");
-    let directory = Directory::new("memory");
+    let directory = Directory::new();
     a.nft(COUNTER);
     let mut daemon = Configuration::with_all().start(&a, &directory);
     let other =
@@ -265,7 +265,7 @@ fn a_start_that_fails_leaves_what_it_found() {
         return;
     }
     let (a, _b) = hosts("failed");
-    let directory = Directory::new("failed");
+    let directory = Directory::new();
     let configuration = Configuration::with_all();
     let before = a.state();
     a.nft(COUNTER);
@@ -294,7 +294,7 @@ fn what_is_left_is_named_and_removed_by_hand() {
         return;
     }
     let (a, _b) = hosts("byhand");
-    let directory = Directory::new("byhand");
+    let directory = Directory::new();
     let configuration = Configuration::with_all();
     let file = configuration.write(&directory);
     let before = a.state();
@@ -340,7 +340,7 @@ fn daemons_leave_what_others_refuse_alone() {
         return;
     }
     let (a, _b) = hosts("several");
-    let directory = Directory::new("several");
+    let directory = Directory::new();
     a.nft(COUNTER);
     let first = Configuration::with_all();
     // Others with the same prefixes and with others, in host mode (with a table of its own) and
@@ -388,7 +388,7 @@ fn what_others_take_away_is_set_again_and_shown_while_it_is_missing() {
         return;
     }
     let (a, _b) = hosts("repair");
-    let directory = Directory::new("repair");
+    let directory = Directory::new();
     let configuration = Configuration::with_all();
     let file = configuration.write(&directory);
     a.nft(COUNTER);
@@ -482,7 +482,7 @@ fn a_tunnel_for_everything_harms_neither_its_paths_nor_the_hosts_networks() {
     for host in [&a, &router] {
         host.sysctl("net/ipv4/ip_forward", "1");
     }
-    let directory = Directory::new("default");
+    let directory = Directory::new();
     let one = Configuration::of(tunnel(2, "198.18.10.2:6182", &["0.0.0.0/0", "::/0"]));
     // Host b would answer what comes plain: nothing of that is its peer's.
     let mut two = Configuration::of(tunnel(1, "198.18.0.1:6182", &["198.19.8.0/24"]));

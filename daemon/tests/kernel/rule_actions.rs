@@ -102,7 +102,7 @@ fn rules_copy_packets_keep_them_to_their_paths_and_change_their_code_point() {
         return;
     }
     let (a, b) = two_hosts("rules", 2, &[Family::V4]);
-    let directory = Directory::new("rules");
+    let directory = Directory::new();
     let daemon_b = Daemon::start(&b, &directory, &B);
     let daemon_a = Daemon::start(&a, &directory, &A);
     daemon_a.wait_for_paths(2);
@@ -185,7 +185,7 @@ fn rules_match_the_peer_and_the_interface_of_the_sender_and_take_labels() {
     add_link(&a, &c, 9, &[Family::V4]);
     a.sysctl("net/ipv4/ip_forward", "1");
     c.ip(&["route", "add", "10.77.0.2", "via", "198.18.9.1"]);
-    let directory = Directory::new("rules-from");
+    let directory = Directory::new();
     let file = B.write(&directory, "");
     let text = fs::read_to_string(&file).expect("written");
     let text = text.replace("'10.77.0.1/32'", "'10.77.0.1/32', '198.18.9.2/32'");

@@ -100,7 +100,7 @@ impl World {
             router.spawn(enable).join().expect("no panic").expect("our own namespace");
         }
         let loose = || fs::write("/proc/sys/net/netfilter/nf_conntrack_tcp_loose", "0");
-        let world = Self { a, router, b, directory: Directory::new(test) };
+        let world = Self { a, router, b, directory: Directory::new() };
         world.firewall(STRICT);
         world.router.spawn(loose).join().expect("no panic").expect("conntrack is in the kernel");
         world
@@ -407,7 +407,7 @@ fn each_path_may_have_its_own_encapsulation() {
         encapsulation = 'tcp'";
     for_each([1, 2], |caller| {
         let (a, b) = two_hosts(&format!("tcp-mixed{caller}"), 2, &[Family::V4]);
-        let directory = Directory::new(&format!("tcp-mixed{caller}"));
+        let directory = Directory::new();
         let configuration = |number, peer| {
             let address = format!("198.18.0.{}:6182", 3 - number);
             let endpoints = if number == caller { vec![address] } else { vec![] };

@@ -49,7 +49,7 @@ fn with_any_number_of_threads_everything_arrives() {
     for_each([1, 2, 4], |threads| {
         let test = format!("threads{threads}");
         let (a, b) = two_hosts(&test, 2, &[Family::V4]);
-        let directory = Directory::new(&test);
+        let directory = Directory::new();
         let node = format!("threads = {threads}\n");
         let mut daemon_b = Daemon::start_with(&b, &directory, &B, &node);
         let daemon_a = Daemon::start_with(&a, &directory, &A, &node);
@@ -64,7 +64,7 @@ fn with_any_number_of_threads_everything_arrives() {
         carries_everything(&a, &b);
 
         // The number is fixed, and all else goes on.
-        let file = directory.0.join("1.toml");
+        let file = directory.join("1.toml");
         let text = fs::read_to_string(&file).expect("written");
         let more = text.replace(&node, &format!("threads = {}\n", threads + 1));
         fs::write(&file, more).expect("writable");
@@ -106,7 +106,7 @@ fn what_has_gathered_is_received_by_the_other_threads() {
     }
     let test = "threadsahead";
     let (a, b) = two_hosts(test, 1, &[Family::V4]);
-    let directory = Directory::new(test);
+    let directory = Directory::new();
     let daemon_b = Daemon::start_with(&b, &directory, &B, "threads = 2\n");
     // What it has to send leaves at once.
     let configuration = Configuration { peer: "congestion_control = 'none'\n", ..A };

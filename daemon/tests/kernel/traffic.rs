@@ -103,7 +103,7 @@ fn either_side_may_start_anew() {
     let mut world = World::new("anew", &[Family::V4], V4, "");
     world.daemon_a.wait_for_paths(2);
     assert!(world.a.ping("10.77.0.2", 3));
-    let directory = Directory::new("anew-2");
+    let directory = Directory::new();
     let two = Configuration { number: 2, keys: (2, 1), endpoints: &[], peer: "" };
     world.daemon_b.signal("KILL");
     assert!(!world.daemon_b.wait());

@@ -54,7 +54,7 @@ fn a_peers_packets_are_forwarded_to_nobody_whom_it_may_not_reach() {
     }
     let (a, b) = two_hosts("reach", 1, &[Family::V4]);
     let c = behind("reach", &b);
-    let directory = Directory::new("reach");
+    let directory = Directory::new();
     let daemon_a = LEADS_TO_C.start(&a, &directory);
     for (lines, expected) in [("", false), ("reaches = ['198.18.2.0/24']", true)] {
         let two = HostConfiguration { number: 2, endpoints: &[], peer: lines, more: "" };
@@ -77,7 +77,7 @@ fn a_strangers_packets_are_forwarded_to_nobody() {
     }
     let (a, b) = two_hosts("lan", 1, &[Family::V4]);
     let c = behind("lan", &b);
-    let directory = Directory::new("lan");
+    let directory = Directory::new();
     // Host b has another peer configured, and deals with strangers; host a has b configured.
     let lines = "[opportunistic]\nprefixes = ['198.18.0.0/15']\n\
                  exclusive = ['198.18.0.0/15']\npins = 'known'";
@@ -138,7 +138,7 @@ fn a_peer_that_shares_its_address_does_not_get_what_is_for_its_neighbours() {
     let running = Transfer::start(&site.router, &server, ip("198.18.0.9"), RATE);
     running.advance(RATE / 4);
 
-    let directory = Directory::new("share");
+    let directory = Directory::new();
     let two = HostConfiguration { number: 2, endpoints: &[], peer: "exclusive = []", more: "" };
     let daemon_s = two.start(&server, &directory);
     let endpoints = &["198.18.0.9:6182"];

@@ -15,12 +15,12 @@ use mpip_testing::can_run;
 /// Asserts that a and b, with these keys and lines for their peers' sections, never connect.
 fn assert_strangers(test: &str, a: ((u8, u8), &str), b: ((u8, u8), &str)) {
     let (host_a, host_b) = two_hosts(test, 1, &[Family::V4]);
-    let directory = Directory::new(test);
+    let directory = Directory::new();
     for (name, number) in [("right.psk", 8), ("wrong.psk", 9)] {
         let text = key(number).secret_base64();
-        fs::write(directory.0.join(name), text.as_str()).expect("writable");
+        fs::write(directory.join(name), text.as_str()).expect("writable");
         let mode = fs::Permissions::from_mode(0o600);
-        fs::set_permissions(directory.0.join(name), mode).expect("ours");
+        fs::set_permissions(directory.join(name), mode).expect("ours");
     }
     let endpoints = &["198.18.0.2:6182"];
     let one = Configuration { number: 1, keys: a.0, endpoints, peer: a.1 };

@@ -76,16 +76,14 @@ mod tests {
 
     #[test]
     fn a_revision_that_is_not_there_is_named_and_nothing_is_built() {
-        let repository = std::env::temp_dir().join(format!("mpip-lab-rev-{}", std::process::id()));
+        let repository = mpip_testing::Directory::new();
         let directory = repository.join("never");
-        std::fs::create_dir_all(&repository).expect("made");
-        let path = repository.display().to_string();
+        let path = repository.path().display().to_string();
         command::run(&["git", "init", "--quiet", &path]).expect("git");
         for revision in ["no-such-revision", "--help", ""] {
-            let error = daemon(&repository, revision, &directory).expect_err("none");
+            let error = daemon(repository.path(), revision, &directory).expect_err("none");
             assert!(error.to_string().contains(&format!("found {revision:?}")), "{error}");
         }
         assert!(!directory.exists());
-        std::fs::remove_dir_all(&repository).expect("removed");
     }
 }

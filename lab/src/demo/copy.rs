@@ -181,8 +181,7 @@ mod tests {
 
     #[test]
     fn a_file_arrives_as_it_was() {
-        let directory = std::env::temp_dir().join(format!("mpip-lab-copy-{}", std::process::id()));
-        std::fs::create_dir(&directory).unwrap();
+        let directory = mpip_testing::Directory::new();
         let (from, to) = (directory.join("from"), directory.join("to"));
         make_file(&from, 1_000_000).unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -199,7 +198,6 @@ mod tests {
         // FIPS 180-2, appendix B.1.
         let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(sha256(&to).unwrap(), expected);
-        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]

@@ -1,4 +1,5 @@
 use mpip_link::Loss;
+use mpip_testing::Directory;
 
 use super::*;
 
@@ -113,11 +114,9 @@ fn a_plan_has_the_wanted_losses_and_repeats_runs_of_another_length() {
     let result = |seconds| CellResult { seconds, ..run(number, cells()[number].clone(), 1.0) };
     assert_eq!(plan.left(&[result(10.0)]).len(), 74);
     assert_eq!(plan.left(&[result(20.0)]).len(), 75);
-    let directory = std::env::temp_dir().join(format!("mpip-factorial-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).expect("made");
+    let directory = Directory::new();
     let lines = [result(10.0), result(20.0)].map(|it| serde_json::to_string(&it).expect("json"));
     std::fs::write(directory.join(FILE), lines.join("\n") + "\n{\"numb").expect("written");
-    let read = read(&directory).expect("readable");
+    let read = read(directory.path()).expect("readable");
     assert_eq!(read.iter().map(|it| it.seconds).collect::<Vec<_>>(), [20.0]);
-    std::fs::remove_dir_all(&directory).expect("removed");
 }

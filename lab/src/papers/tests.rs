@@ -125,7 +125,8 @@ fn an_unknown_figure_is_refused_with_those_that_exist() {
 
 #[test]
 fn results_that_are_missing_are_asked_for() {
-    let directory = std::env::temp_dir().join(format!("mpip-papers-{}", std::process::id()));
+    let parent = mpip_testing::Directory::new();
+    let directory = parent.join("results");
     let error = load(&directory).map(drop).expect_err("no directory").to_string();
     assert_eq!(error, format!("--results: expected a directory, found {}", directory.display()));
     std::fs::create_dir_all(&directory).expect("made");
@@ -137,7 +138,6 @@ fn results_that_are_missing_are_asked_for() {
     let some = none_of(Path::new("r"), &[figure("000-8"), figure("000-5")]);
     let command = "`mpip-lab run two-80-40 --out r` measures 000-8";
     assert_eq!(some, format!("--results: r has no result of these figures; {command}"));
-    std::fs::remove_dir_all(&directory).expect("removed");
 }
 
 #[test]

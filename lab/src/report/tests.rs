@@ -1,3 +1,5 @@
+use mpip_testing::Directory;
+
 use super::*;
 use crate::lines::Lines;
 use crate::results::tests::run;
@@ -5,13 +7,13 @@ use crate::results::{Estimate, FILE};
 
 #[test]
 fn the_report_shows_published_beside_measured_and_marks_what_does_not_count() {
-    let directory = std::env::temp_dir().join(format!("mpip-lab-report-{}", std::process::id()));
-    let mut lines = Lines::open(&directory, FILE).expect("opened");
+    let directory = Directory::new();
+    let mut lines = Lines::open(directory.path(), FILE).expect("opened");
     lines.add(&run("mhip-05", "mptcp", 0, 16.3)).expect("written");
     let mut bad = run("mhip-05", "mpip", 0, 12.0);
     bad.invalid.push("the processors were busy: 0.1 % idle".to_owned());
     lines.add(&bad).expect("written");
-    write(&directory).expect("a report");
+    write(directory.path()).expect("a report");
     let html = std::fs::read_to_string(directory.join("report.html")).expect("written");
     assert!(html.contains("<td>4.5 ± 0.01</td><td>16.30</td>"));
     assert!(html.contains("<td>(0.600)</td>"));
@@ -22,14 +24,12 @@ fn the_report_shows_published_beside_measured_and_marks_what_does_not_count() {
     );
     let svg = std::fs::read_to_string(directory.join("plots/mhip-05-goodput.svg"));
     assert!(svg.expect("a plot").contains("box faded"));
-    std::fs::remove_dir_all(&directory).expect("removed");
 }
 
 #[test]
 fn the_queuing_delay_of_every_path_is_drawn_over_time_with_gaps_where_it_does_not_work() {
-    let directory =
-        std::env::temp_dir().join(format!("mpip-lab-report-estimates-{}", std::process::id()));
-    let mut lines = Lines::open(&directory, FILE).expect("opened");
+    let directory = Directory::new();
+    let mut lines = Lines::open(directory.path(), FILE).expect("opened");
     let mut result = run("dynamic-4-2-4", "mpip", 0, 180.0);
     let steady = vec![Some(1.0); 300];
     let mut leaves = steady.clone();
@@ -42,7 +42,7 @@ fn the_queuing_delay_of_every_path_is_drawn_over_time_with_gaps_where_it_does_no
     }
     result.emulator.sample_ms = 100.0;
     lines.add(&result).expect("written");
-    write(&directory).expect("a report");
+    write(directory.path()).expect("a report");
     let svg = std::fs::read_to_string(directory.join("plots/dynamic-4-2-4-mpip-estimate.svg"))
         .expect("a plot");
     assert!(svg.contains("mpip: queuing delay that the sender estimates"), "{svg}");
@@ -54,5 +54,4 @@ fn the_queuing_delay_of_every_path_is_drawn_over_time_with_gaps_where_it_does_no
     assert_eq!(svg.matches("<polyline class=\"line s3\"").count(), 2);
     assert!(!svg.contains("NaN"), "{svg}");
     assert_eq!(svg.matches("class=\"mark\"").count(), 2, "both events");
-    std::fs::remove_dir_all(&directory).expect("removed");
 }

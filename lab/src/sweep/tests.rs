@@ -72,23 +72,22 @@ fn the_fixed_part_is_no_worse_with_quic_bbr() {
 #[test]
 fn a_result_repeats_and_goes_through_the_file() {
     let set = small(1).next().expect("there is one");
-    let directory = std::env::temp_dir().join(format!("mpip-sweep-{}", std::process::id()));
+    let directory = mpip_testing::Directory::new();
     let name = "bbr".to_owned();
     let cases = [(set.clone(), &name)];
-    let new = run_all(&cases, &plan(true), 2, Some(&directory)).expect("it is written");
+    let new = run_all(&cases, &plan(true), 2, Some(directory.path())).expect("it is written");
     assert_eq!(new[0].short.len(), measured::SIZES.len());
-    assert_eq!(read(&directory).expect("it is read"), new);
+    assert_eq!(read(directory.path()).expect("it is read"), new);
     let again = measure(&set, "bbr", &plan(true)).expect("there is such a sender");
     assert_eq!(again, new[0]);
     // An interrupted line is dropped, and the next result stands in its place.
     let path = directory.join(FILE);
     let torn = std::fs::read_to_string(&path).expect("it is read") + "{\"seed\":";
     std::fs::write(&path, torn).expect("it is written");
-    assert_eq!(read(&directory).expect("it is read").len(), 1);
+    assert_eq!(read(directory.path()).expect("it is read").len(), 1);
     let other = "reno".to_owned();
-    run_all(&[(set, &other)], &plan(false), 1, Some(&directory)).expect("written");
-    assert_eq!(read(&directory).expect("it is read").len(), 2);
-    std::fs::remove_dir_all(&directory).expect("it is removed");
+    run_all(&[(set, &other)], &plan(false), 1, Some(directory.path())).expect("written");
+    assert_eq!(read(directory.path()).expect("it is read").len(), 2);
 }
 
 #[test]

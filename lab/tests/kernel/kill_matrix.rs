@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use mpip_testing::{busy, can_run, skip};
+use mpip_testing::{Directory, busy, can_run, skip};
 
 use crate::LAB;
 
@@ -24,14 +24,12 @@ fn assert_survives(via: &str) {
     if !can_run(&["nft"]) || !are_built() {
         return;
     }
-    let name = format!("mpip-lab-test-{}-kill-{via}", std::process::id());
-    let out = std::env::temp_dir().join(name);
+    let out = Directory::new();
     let output = Command::new(LAB)
         .args(["kill-matrix", "--quick", "--via", via, "--out"])
-        .arg(&out)
+        .arg(out.path())
         .output()
         .expect("it runs");
-    let _ = std::fs::remove_dir_all(&out);
     let table = String::from_utf8_lossy(&output.stdout);
     let progress = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{table}{progress}");

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mpip_testing::{alone, can_run};
+use mpip_testing::{Directory, alone, can_run};
 
 use crate::LAB;
 
@@ -18,17 +18,14 @@ fn namespaces_of(pid: u32) -> Vec<String> {
     text.lines().filter(|line| line.starts_with(&prefix)).map(str::to_owned).collect()
 }
 
-fn temporary(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("mpip-lab-test-{}-{name}", std::process::id()))
-}
-
 #[test]
 fn the_emulator_is_accurate_or_the_calibration_fails() {
     let _alone = alone();
     if !can_run(&[]) {
         return;
     }
-    let file = temporary("calibration.json");
+    let directory = Directory::new();
+    let file = directory.join("calibration.json");
     let output = Command::new(LAB)
         .args(["calibrate", "--seconds", "1", "--rate", "10", "--json"])
         .arg(&file)
@@ -36,7 +33,6 @@ fn the_emulator_is_accurate_or_the_calibration_fails() {
         .expect("it runs");
     let text = std::fs::read_to_string(&file)
         .unwrap_or_else(|_| panic!("no calibration: {}", String::from_utf8_lossy(&output.stderr)));
-    let _ = std::fs::remove_file(&file);
     let values: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let all = |name: &str| -> Vec<f64> {
         let list = values[name].as_array().expect("a list").iter();
@@ -99,14 +95,15 @@ fn plain_tcp_fills_each_link_in_runs_side_by_side_or_the_result_does_not_count()
     if !can_run(&["iperf3"]) {
         return;
     }
-    let scenario = temporary("ten.toml");
+    let directory = Directory::new();
+    let scenario = directory.join("ten.toml");
     let text = std::fs::read_to_string(
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("scenarios/mhip-03.toml"),
     )
     .expect("the scenario is there");
     std::fs::write(&scenario, text.replace("duration = \"20 s\"", "duration = \"3 s\""))
         .expect("written");
-    let (out, json) = (temporary("results"), temporary("summary.json"));
+    let (out, json) = (directory.join("results"), directory.join("summary.json"));
     let status = Command::new(LAB)
         .args(["run", "--systems", "tcp", "--repetitions", "1", "--jobs", "2", "--allow-busy"])
         .arg("--out")
@@ -120,10 +117,6 @@ fn plain_tcp_fills_each_link_in_runs_side_by_side_or_the_result_does_not_count()
     assert!(status.success());
     let summary: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(&json).expect("written")).expect("JSON");
-    for file in [&scenario, &json] {
-        let _ = std::fs::remove_file(file);
-    }
-    let _ = std::fs::remove_dir_all(&out);
     let runs = summary.as_array().expect("a list");
     assert_eq!(runs.len(), 2, "one for each link: {summary:#}");
     for (run, (own, other)) in runs.iter().zip([("a", "b"), ("b", "a")]) {
@@ -151,7 +144,8 @@ fn quic_takes_the_place_of_tcp() {
     if !can_run(&[]) {
         return;
     }
-    let (out, json) = (temporary("quic"), temporary("quic.json"));
+    let directory = Directory::new();
+    let (out, json) = (directory.join("results"), directory.join("summary.json"));
     let status = Command::new(LAB)
         .args([
             "run",
@@ -173,8 +167,6 @@ fn quic_takes_the_place_of_tcp() {
     assert!(status.success());
     let text = std::fs::read_to_string(&json).expect("written");
     let summary: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    let _ = std::fs::remove_file(&json);
-    let _ = std::fs::remove_dir_all(&out);
     assert_eq!(summary[0]["scenario"], "mhip-01@quinn-cubic");
     let goodput = summary[0]["median_bps"].as_f64().expect("a goodput");
     let carried = summary[0]["per_path_bytes"]["a forward"].as_f64().expect("bytes");
@@ -188,12 +180,12 @@ fn the_kernels_own_links_carry_tcp_or_say_what_is_missing() {
     if !can_run(&["iperf3", "tc"]) {
         return;
     }
-    let out = temporary("netem");
+    let out = Directory::new();
     let run = |scenario: &str| {
         let output = Command::new(LAB)
             .args(["run", "--links", "netem", "--systems", "tcp a", "--seconds", "2"])
             .args(["--repetitions", "1", "--allow-busy", "--out"])
-            .arg(&out)
+            .arg(out.path())
             .arg(scenario)
             .output()
             .expect("it runs");
@@ -207,7 +199,6 @@ fn the_kernels_own_links_carry_tcp_or_say_what_is_missing() {
     let share: f64 = share.and_then(|share| share.parse().ok()).expect(&text);
     assert!(whole && (0.1..1.02).contains(&share), "{text}");
     let (whole, text) = run("mhip-02");
-    let _ = std::fs::remove_dir_all(&out);
     let said = text.contains("this kernel has no netem (sch_netem), which link \"a\" needs");
     assert!(whole != said, "{text}");
 }

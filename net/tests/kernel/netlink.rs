@@ -123,13 +123,13 @@ fn lost_notices_are_reported_as_a_change_of_everything() {
     let namespace = Namespace::new();
     let mut monitor = namespace.run(|| Monitor::new().expect("a monitor"));
     // Far more notices than the queue holds.
-    let script = std::env::temp_dir().join(format!("mpip-net-{}.batch", std::process::id()));
+    let directory = mpip_testing::Directory::new();
+    let script = directory.join("addresses");
     let lines: String = (0..3_000)
         .map(|n| format!("addr add 198.18.{}.{}/32 dev lo\n", n / 250, n % 250 + 1))
         .collect();
     std::fs::write(&script, lines).expect("a batch file");
     namespace.ip(&format!("-batch {}", script.display()));
-    std::fs::remove_file(&script).expect("the batch file");
     let changes = monitor.read(|_| ()).expect("changes");
     assert_eq!(changes, Changes { links: true, addresses: true, routes: true, lost: true });
     assert_eq!(monitor.read(|_| ()).expect("nothing"), Changes::default());

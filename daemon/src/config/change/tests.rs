@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
-use crate::config::tests::{Directory, PEER_KEY};
+use crate::config::tests::{Keys, PEER_KEY};
 
 fn text(more: &str) -> String {
     format!(
@@ -14,7 +14,7 @@ fn text(more: &str) -> String {
 }
 
 fn changeable(more: &str) -> Changeable {
-    let directory = Directory::new("change");
+    let directory = Keys::new();
     directory.parse(&format!("{}{more}", text(""))).expect("valid").changeable()
 }
 
@@ -150,7 +150,7 @@ fn rates_of_an_interface_are_set_and_removed_and_wrong_ones_change_nothing() {
 
 #[test]
 fn what_cannot_change_is_named_with_its_values() {
-    let directory = Directory::new("fixed");
+    let directory = Keys::new();
     let before = directory.parse(&text("")).expect("valid");
     let same = directory.parse(&text("")).expect("valid");
     assert_eq!(before.fixed().refuses(&same), Vec::<String>::new());

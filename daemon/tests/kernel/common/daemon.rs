@@ -35,7 +35,7 @@ impl Configuration<'_> {
     pub(crate) fn write(&self, directory: &Directory, node: &str) -> PathBuf {
         let Self { number, keys: (own, theirs), endpoints, peer } = self;
         let other = 3 - number;
-        let key_file = directory.0.join(format!("{number}.key"));
+        let key_file = directory.join(format!("{number}.key"));
         fs::write(&key_file, key(*own).secret_base64().as_str()).expect("writable");
         fs::set_permissions(&key_file, fs::Permissions::from_mode(0o600)).expect("ours");
         let text = format!(
@@ -47,13 +47,13 @@ impl Configuration<'_> {
             self.socket(directory).display(),
             key(*theirs).public_key(),
         );
-        let file = directory.0.join(format!("{number}.toml"));
+        let file = directory.join(format!("{number}.toml"));
         fs::write(&file, text).expect("writable");
         file
     }
 
     pub(crate) fn socket(&self, directory: &Directory) -> PathBuf {
-        directory.0.join(format!("{}.sock", self.number))
+        directory.join(format!("{}.sock", self.number))
     }
 }
 
@@ -115,7 +115,7 @@ impl Daemon {
 
     /// Starts the configuration `file` of host `number`, whose control socket is the usual one.
     pub(crate) fn spawn_file(host: &Host, directory: &Directory, number: u8, file: &Path) -> Self {
-        let log = directory.0.join(format!("{number}.log"));
+        let log = directory.join(format!("{number}.log"));
         let out = File::create(&log).expect("writable");
         let child = Command::new("ip")
             .args(["netns", "exec", &host.name, env!("CARGO_BIN_EXE_mpipd"), "--config"])
@@ -126,7 +126,7 @@ impl Daemon {
             .stderr(out)
             .spawn()
             .expect("ip");
-        Self { child, socket: directory.0.join(format!("{number}.sock")), log }
+        Self { child, socket: directory.join(format!("{number}.sock")), log }
     }
 
     pub(crate) fn log(&self) -> String {

@@ -27,17 +27,17 @@ impl HostConfiguration<'_> {
             false => "exclusive = ['198.18.0.0/15', '2001:db8::/32']\n",
         };
         let other = 3 - number;
-        let key_file = directory.0.join(format!("{number}.key"));
+        let key_file = directory.join(format!("{number}.key"));
         fs::write(&key_file, key(*number).secret_base64().as_str()).expect("writable");
         fs::set_permissions(&key_file, fs::Permissions::from_mode(0o600)).expect("ours");
         let text = format!(
             "[node]\nprivate_key_file = '{number}.key'\ncontrol_socket = '{}'\n\
              [[peer]]\nname = 'host{other}'\npublic_key = '{}'\nendpoints = {endpoints:?}\n\
              host_mode = true\n{exclusive}{peer}\n{more}\n",
-            directory.0.join(format!("{number}.sock")).display(),
+            directory.join(format!("{number}.sock")).display(),
             key(other).public_key(),
         );
-        let file = directory.0.join(format!("{number}.toml"));
+        let file = directory.join(format!("{number}.toml"));
         fs::write(&file, text).expect("writable");
         file
     }
@@ -138,10 +138,10 @@ pub(crate) struct PlainCounter<'a>(&'a Host);
 
 impl<'a> PlainCounter<'a> {
     pub(crate) fn new(host: &'a Host) -> Self {
-        let file = std::env::temp_dir().join(format!("{}.nft", host.name));
+        let directory = Directory::new();
+        let file = directory.join("counter.nft");
         fs::write(&file, COUNTER).expect("writable");
         host.exec("nft", &["-f", file.to_str().expect("ASCII")]);
-        fs::remove_file(&file).expect("ours");
         Self(host)
     }
 

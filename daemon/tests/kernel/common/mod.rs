@@ -14,7 +14,6 @@ use std::io::{self, Write};
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::panic::resume_unwind;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -22,6 +21,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 pub(crate) use daemon::{Configuration, Daemon, key};
+pub(crate) use mpip_testing::Directory;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 pub(crate) use transfer::Transfer;
 
@@ -327,23 +327,5 @@ pub(crate) fn add_link(a: &Host, b: &Host, link: u8, families: &[Family]) {
             host.ip(&["addr", "add", &address, "dev", &name, "nodad"]);
         }
         host.ip(&["link", "set", &name, "up"]);
-    }
-}
-
-/// A directory that is removed when dropped.
-pub(crate) struct Directory(pub(crate) PathBuf);
-
-impl Directory {
-    pub(crate) fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(unique(test));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("the temporary directory is writable");
-        Self(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -33,7 +33,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(test: &str) -> Self {
         let (a, b) = two_hosts(test, 2, &[Family::V4]);
-        let directory = Directory::new(test);
+        let directory = Directory::new();
         let file = B.write(&directory, "");
         let daemon_b = Daemon::spawn_file(&b, &directory, B.number, &file).ready();
         let daemon_a = Daemon::start(&a, &directory, &A);

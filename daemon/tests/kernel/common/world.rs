@@ -19,7 +19,7 @@ impl World {
     /// configurations.
     pub(crate) fn new(test: &str, families: &[Family], endpoints: &[&str], peer: &str) -> Self {
         let (a, b) = two_hosts(test, 2, families);
-        let directory = Directory::new(test);
+        let directory = Directory::new();
         let one = Configuration { number: 1, keys: (1, 2), endpoints, peer };
         let two = Configuration { number: 2, keys: (2, 1), endpoints: &[], peer };
         let daemon_b = Daemon::start(&b, &directory, &two);
@@ -35,7 +35,7 @@ impl World {
         peer: &str,
     ) -> Self {
         let (a, b) = two_hosts(test, 2, families);
-        let directory = Directory::new(test);
+        let directory = Directory::new();
         let one = HostConfiguration { number: 1, endpoints, peer, more: "" };
         let two = HostConfiguration { number: 2, endpoints: &[], peer, more: "" };
         let daemon_b = two.start(&b, &directory);
