@@ -16,7 +16,7 @@ use mpip_types::{Ecn, Instant, Intervals};
 use mpip_wire::Feedback;
 
 use self::pending::Pending;
-use self::sent::{Departure, Fate, Sent};
+use self::sent::{Departure, Fate, InFlight, Sent};
 pub use self::sent::{LossSummary, Losses, bytes_per_datagram};
 use crate::cc::RateSample;
 use crate::content::Content;
@@ -86,8 +86,7 @@ pub struct Flight<C> {
     in_flight_from: u64,
     /// Packets acknowledged on another path.
     elsewhere: Intervals,
-    in_flight: u64,
-    in_flight_packets: u32,
+    in_flight: InFlight,
     largest_acked: Option<u64>,
     /// Send time of the newest packet known to have arrived.
     newest_arrived: Instant,
@@ -129,8 +128,7 @@ impl<C: Content> Flight<C> {
             pending: Pending::default(),
             in_flight_from: 0,
             elsewhere: Intervals::default(),
-            in_flight: 0,
-            in_flight_packets: 0,
+            in_flight: InFlight::default(),
             largest_acked: None,
             newest_arrived: Instant::ZERO,
             rtt: RttEstimator::default(),
@@ -175,7 +173,7 @@ impl<C: Content> Flight<C> {
 
     /// Bytes in flight.
     pub fn in_flight(&self) -> u64 {
-        self.in_flight
+        self.in_flight.bytes()
     }
 
     /// Whether another packet can be tracked.
@@ -204,19 +202,13 @@ impl<C: Content> Flight<C> {
         probe: bool,
         content: Option<C>,
     ) {
-        if asks {
-            if self.in_flight == 0 {
-                self.first_sent_at = now;
-                self.delivered_told = None;
-            }
-            if !probe {
-                self.in_flight += u64::from(size);
-                self.in_flight_packets += 1;
-            }
+        if asks && self.in_flight.bytes() == 0 {
+            self.first_sent_at = now;
+            self.delivered_told = None;
         }
         let fate = if asks { Fate::InFlight } else { Fate::Untracked };
         self.pending.push(self.next_number(), asks);
-        self.sent.push_back(Sent {
+        let sent = Sent {
             at: now,
             size,
             fate,
@@ -228,7 +220,9 @@ impl<C: Content> Flight<C> {
             first_sent_at: self.first_sent_at,
             probe,
             content,
-        });
+        };
+        self.in_flight.add(&sent);
+        self.sent.push_back(sent);
         self.trim(now);
     }
 
@@ -261,7 +255,7 @@ impl<C: Content> Flight<C> {
     /// the application.
     pub fn on_app_limited(&mut self, now: Instant) {
         self.history.on_app_limited(now);
-        self.app_limited_until = self.delivered + self.in_flight.max(1);
+        self.app_limited_until = self.delivered + self.in_flight.bytes().max(1);
     }
 
     /// Processes a feedback frame and detects losses.
@@ -274,7 +268,7 @@ impl<C: Content> Flight<C> {
         if feedback.largest() >= self.next_number() {
             return Err(NeverSent);
         }
-        let prior_in_flight = self.in_flight;
+        let prior_in_flight = self.in_flight.bytes();
         let former_largest = self.largest_acked;
         let acked = self.acknowledge(now, feedback, losses);
         self.largest_acked = Some(former_largest.unwrap_or(0).max(feedback.largest()));
@@ -312,7 +306,7 @@ impl<C: Content> Flight<C> {
                 acked: acked.bytes,
                 lost: losses.summary.bytes - lost_before,
                 prior_in_flight,
-                in_flight: self.in_flight,
+                in_flight: self.in_flight.bytes(),
                 delivery_rate: rate.map(|(rate, _)| rate),
                 app_limited: departure.app_limited || rate.is_some_and(|(_, limited)| limited),
                 left_and_arrived_in: departure.told.map(|_| times),
@@ -344,14 +338,8 @@ impl<C: Content> Flight<C> {
             let mut from = range.first;
             while let Some(number) = self.next_pending(&mut from, range.last, &mut losses.steps) {
                 let Some(sent) = self.sent.get_mut((number - self.base) as usize) else { break };
-                match sent.fate {
-                    _ if sent.probe => {}
-                    Fate::InFlight => {
-                        self.in_flight -= u64::from(sent.size);
-                        self.in_flight_packets -= 1;
-                    }
-                    _ => acked.spurious += 1,
-                }
+                acked.spurious += u64::from(sent.fate == Fate::Lost && !sent.probe);
+                self.in_flight.remove(sent);
                 acked.bytes += u64::from(sent.size);
                 acked.capable += u64::from(sent.ect);
                 acked.longest = acked.longest.max(sent.size);
@@ -399,10 +387,7 @@ impl<C: Content> Flight<C> {
             let mut from = range.first;
             while let Some(number) = self.next_pending(&mut from, range.last, steps) {
                 let Some(sent) = self.sent.get_mut((number - self.base) as usize) else { break };
-                if sent.is_awaited() {
-                    self.in_flight -= u64::from(sent.size);
-                    self.in_flight_packets -= 1;
-                }
+                self.in_flight.remove(sent);
                 sent.fate = Fate::Acked;
                 sent.content = None;
             }
@@ -494,10 +479,7 @@ impl<C: Content> Flight<C> {
             }
             let overdue_at = sent.at + patience;
             if now >= overdue_at || largest - number >= by_count {
-                if !sent.probe {
-                    self.in_flight -= u64::from(sent.size);
-                    self.in_flight_packets -= 1;
-                }
+                self.in_flight.remove(sent);
                 losses.add(sent);
             } else {
                 self.loss_timer = Some(overdue_at);
@@ -549,7 +531,7 @@ impl<C: Content> Flight<C> {
     /// Since when feedback is outstanding: the later of the last progress and the send time of the
     /// oldest packet in flight. `None` when nothing is in flight.
     pub fn silent_since(&self) -> Option<Instant> {
-        if self.in_flight_packets == 0 {
+        if self.in_flight.is_empty() {
             return None;
         }
         let oldest = self.sent.range(self.first_in_flight()..).find(|sent| sent.is_awaited())?;
@@ -568,8 +550,7 @@ impl<C: Content> Flight<C> {
         for sent in self.sent.range_mut(from..).filter(|sent| sent.fate == Fate::InFlight) {
             losses.add(sent);
         }
-        self.in_flight = 0;
-        self.in_flight_packets = 0;
+        self.in_flight = InFlight::default();
         self.loss_timer = None;
     }
 
@@ -578,10 +559,7 @@ impl<C: Content> Flight<C> {
         for sent in self.sent.iter_mut() {
             if sent.fate == Fate::InFlight && !sent.content.as_ref().is_some_and(Content::is_packet)
             {
-                if !sent.probe {
-                    self.in_flight -= u64::from(sent.size);
-                    self.in_flight_packets -= 1;
-                }
+                self.in_flight.remove(sent);
                 losses.add(sent);
             }
         }

@@ -52,6 +52,40 @@ impl<C> Sent<C> {
     }
 }
 
+/// The packets for which feedback is outstanding, see [`Sent::is_awaited`].
+#[derive(Debug, Default)]
+pub(super) struct InFlight {
+    /// At most what can be tracked, of 65,535 bytes each.
+    bytes: u32,
+    packets: u32,
+}
+
+impl InFlight {
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.into()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.packets == 0
+    }
+
+    /// A packet leaves.
+    pub(super) fn add<C>(&mut self, sent: &Sent<C>) {
+        if sent.is_awaited() {
+            self.bytes += u32::from(sent.size);
+            self.packets += 1;
+        }
+    }
+
+    /// A packet, with its fate so far, has arrived or counts as lost.
+    pub(super) fn remove<C>(&mut self, sent: &Sent<C>) {
+        if sent.is_awaited() {
+            self.bytes -= u32::from(sent.size);
+            self.packets -= 1;
+        }
+    }
+}
+
 /// State of the [`Flight`](super::Flight) when a datagram left. A rate sample covers what has
 /// happened since then.
 #[derive(Clone, Copy, Debug)]
