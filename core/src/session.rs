@@ -111,18 +111,22 @@ impl Outgoing {
     /// Whether a segment of `len` bytes that ends at sequence number `end` should be queued.
     /// `false` if all of it was queued before and none of it was sent since: unless it was dropped,
     /// it is still in the queue, and the inner TCP retransmits it only because of its queuing
-    /// delay.
+    /// delay. But the last one again is a tail loss probe (RFC 8985, section 7): unless the
+    /// receiver reports that it got both, the inner TCP takes the original for lost.
     pub(crate) fn queues(&mut self, len: u32, end: u32) -> bool {
         let Some(left) = self.stream_end else { return true };
         let queued = *self.queue_end.get_or_insert(left);
         let ahead = end.wrapping_sub(queued);
         if ahead == 0 || ahead >= MAX_WINDOW.wrapping_neg() {
+            let probes = len > 0 && ahead == 0 && self.thinning.on_probe(end);
             if len > 0 {
-                self.thinning.on_repeated();
+                if !probes {
+                    self.thinning.on_repeated();
+                }
                 self.aggregation.on_repeated();
             }
             let beyond = end.wrapping_sub(len).wrapping_sub(left);
-            return len == 0 || beyond >= MAX_WINDOW;
+            return len == 0 || probes || beyond >= MAX_WINDOW;
         }
         self.queue_end = Some(end);
         true
@@ -144,8 +148,16 @@ impl Outgoing {
         if rules.thins && !self.thinning.passes(now, ack, end, waits) {
             return false;
         }
+        if let Some(window) = rules.window {
+            self.thinning.on_window(ack.wrapping_add(window));
+        }
         let ahead = Ahead { waits: waits.is_some(), reach: rules.reach };
         self.aggregation.passes(now, ack, end, ahead, rules.parameters)
+    }
+
+    /// An acknowledgement of the peer is delivered that says more than a number.
+    pub(crate) fn on_report(&mut self) {
+        self.thinning.on_report();
     }
 
     /// Until when a small packet of the peer, which may be an acknowledgement that cannot be read,
@@ -203,6 +215,8 @@ pub(crate) struct AckRules<'a> {
     pub(crate) thins: bool,
     /// Since when the session has had more data than the paths carry.
     pub(crate) waits: Option<Instant>,
+    /// The receive window that the acknowledgement tells, bytes, if it is known.
+    pub(crate) window: Option<u32>,
     pub(crate) reach: Reach,
     pub(crate) parameters: &'a Parameters,
 }
@@ -240,6 +254,8 @@ pub(crate) struct Incoming {
     pub(crate) source_rewrite: SourceRewrite,
     /// The session of this host that it answers.
     pub(crate) answers: Answers,
+    /// By how many bits its windows are shifted, if its first TCP segment was seen.
+    pub(crate) window_shift: Option<u8>,
     /// The newest sequence number, from which truncated ones are expanded.
     pub(crate) newest: u32,
     pub(crate) counters: Counters,
@@ -422,7 +438,9 @@ mod tests {
         assert!(session.queues(1_000, at(1_000)), "of a stream that is not known yet");
         session.on_segment(at(1_000));
         assert!(session.queues(1_000, at(2_000)) && session.queues(1_000, at(3_000)));
-        assert!(!session.queues(1_000, at(2_000)) && !session.queues(2_000, at(3_000)));
+        assert!(!session.queues(1_000, at(2_000)));
+        assert!(session.queues(1_000, at(3_000)), "a tail loss probe");
+        assert!(!session.queues(1_000, at(3_000)) && !session.queues(2_000, at(3_000)), "again");
         assert!(session.queues(0, at(3_000)), "acknowledges");
         assert!(session.queues(1_000, at(1_500)), "part of it has left");
         assert!(session.queues(1_000, at(3_500)), "part of it is new");

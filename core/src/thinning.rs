@@ -34,6 +34,23 @@ const TRAIN_GAP: Duration = Duration::from_millis(3);
 /// known, µs. The kind is known a few short round trips later; the train of a nearby link would
 /// have ended slow start by then.
 const SHORT_RTT: u32 = 10_000;
+/// Segments that a sender leaves of the receive window: it waits until it may send as many at once
+/// (Linux, `tcp_tso_should_defer`).
+const LEFT: u32 = 2;
+/// Time for which the receiver's report that a tail loss probe was needless may be overtaken by
+/// acknowledgements of what was sent later: more than the jitter of most paths.
+const OVERTAKEN: Duration = Duration::from_millis(10);
+
+/// What is known of the receiver's report on a tail loss probe.
+#[derive(Clone, Copy, Debug, Default)]
+enum Report {
+    /// None is awaited.
+    #[default]
+    None,
+    Awaited,
+    /// An acknowledgement of more has come before it; others of more may pass from then on.
+    Overtaken(Instant),
+}
 
 /// State of one direction of a TCP connection, for the current round trip.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,6 +66,11 @@ pub(crate) struct Thinning {
     /// Acknowledgements that pass regardless of what they cover.
     must_pass: u8,
     growth: Growth,
+    /// Where the receive window ends as far as the sender knows, if that is known.
+    edge: Option<u32>,
+    /// End of the last tail loss probe, and what is known of the receiver's report on it.
+    probe: u32,
+    report: Report,
     sample: RttSample,
     /// Minimum RTT, µs; 0 before the first sample.
     lowest_rtt: u32,
@@ -92,6 +114,9 @@ impl Thinning {
         if old {
             return true;
         }
+        if flight > 0 && self.awaits_report(now, ack) {
+            return false;
+        }
         if !behind(self.seen) {
             self.seen = ack;
         }
@@ -114,10 +139,46 @@ impl Thinning {
         true
     }
 
+    /// Whether the receiver is still to report that a tail loss probe was needless. An inner TCP
+    /// to which more than the probe is acknowledged before that reduces its window (RFC 8985,
+    /// section 7.4.2).
+    fn awaits_report(&mut self, now: Instant, ack: u32) -> bool {
+        let more = ack.wrapping_sub(self.probe);
+        if more == 0 || more >= MAX_WINDOW {
+            return false;
+        }
+        let until = match self.report {
+            Report::None => return false,
+            Report::Awaited => now + OVERTAKEN,
+            Report::Overtaken(until) => until,
+        };
+        self.report = if now < until { Report::Overtaken(until) } else { Report::None };
+        now < until
+    }
+
+    /// An acknowledgement has passed that says more than a number: what arrived twice, or beyond a
+    /// gap.
+    pub(crate) fn on_report(&mut self) {
+        self.report = Report::None;
+    }
+
+    /// An acknowledgement has passed that opens the receive window up to `edge`.
+    pub(crate) fn on_window(&mut self, edge: u32) {
+        // One that was overtaken may tell less.
+        if self.edge.is_none_or(|known| edge.wrapping_sub(known) < MAX_WINDOW) {
+            self.edge = Some(edge);
+        }
+    }
+
     /// The sender sends segments of `len` bytes; the last one ends at `end`.
     pub(crate) fn on_segment(&mut self, now: Instant, len: u32, end: u32) {
         self.growth.on_segment(len);
         self.sample.on_segment(now, end);
+        // Beyond the edge is what an acknowledgement with SACK blocks allowed, which is not read.
+        if self.edge.is_some_and(|edge| edge.wrapping_sub(end) < LEFT * len) {
+            self.rounds.on_filled();
+            self.growth.on_filled();
+        }
     }
 
     fn measure(&mut self, now: Instant, ack: u32) {
@@ -130,9 +191,25 @@ impl Thinning {
 
     /// The sender retransmits a segment, which may be all that is in flight.
     pub(crate) fn on_repeated(&mut self) {
+        self.answer();
+        self.rounds.on_repeated();
+    }
+
+    /// The sender sends the last segment again, which ends at `end`. Returns whether that is a tail
+    /// loss probe: then nothing is known to be lost. There is one for each end.
+    pub(crate) fn on_probe(&mut self, end: u32) -> bool {
+        let probes = self.probe != end;
+        if probes {
+            self.answer();
+            (self.probe, self.report) = (end, Report::Awaited);
+        }
+        probes
+    }
+
+    /// The next acknowledgement answers a retransmission.
+    fn answer(&mut self) {
         self.growth.forget();
         self.must_pass = self.must_pass.saturating_add(1);
-        self.rounds.on_repeated();
     }
 }
 

@@ -110,8 +110,24 @@ const TCP_PSH: u8 = 0x08;
 const TCP_ACK: u8 = 0x10;
 const TCP_URG: u8 = 0x20;
 
+/// Kinds of TCP options.
+const END_OF_OPTIONS: u8 = 0;
+const NO_OPERATION: u8 = 1;
+const WINDOW_SCALE: u8 = 3;
+/// RFC 7323, section 2.3.
+const MAX_WINDOW_SHIFT: u8 = 14;
+
 /// Start of TCP options with only timestamps: two no-operations, kind, length.
 const TIME_STAMPS: [u8; 4] = [1, 1, 8, 10];
+
+/// What a [plain acknowledgement](Header::plain_ack) says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlainAck {
+    /// The acknowledgment number.
+    pub number: u32,
+    /// The window field, not [shifted](Header::window_shift).
+    pub window: u16,
+}
 
 /// The parsed headers of an inner packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,16 +238,39 @@ impl Header {
             && fixed[13] & (TCP_FIN | TCP_SYN | TCP_RST | TCP_URG | TCP_ACK) == TCP_ACK
     }
 
-    /// The acknowledgment number of `packet`, which has these headers, if it is a [pure
+    /// What `packet`, which has these headers, says if it is a [pure
     /// acknowledgement](Self::is_pure_ack) without SACK blocks or ECN flags (RFC 3168).
-    pub fn plain_ack(&self, packet: &[u8]) -> Option<u32> {
+    pub fn plain_ack(&self, packet: &[u8]) -> Option<PlainAck> {
         let transport = packet.get(self.header_len..)?;
         let fixed = transport.first_chunk::<20>()?;
         let options = &transport[20..];
         // Without SACK blocks, timestamps are the only option (RFC 7323, appendix A).
         let plain = options.is_empty() || options.len() == 12 && options[..4] == TIME_STAMPS;
         let plain = plain && fixed[13] & !TCP_PSH == TCP_ACK && self.is_pure_ack(packet);
-        plain.then(|| u32::from_be_bytes([fixed[8], fixed[9], fixed[10], fixed[11]]))
+        plain.then(|| PlainAck {
+            number: u32::from_be_bytes([fixed[8], fixed[9], fixed[10], fixed[11]]),
+            window: u16::from_be_bytes([fixed[14], fixed[15]]),
+        })
+    }
+
+    /// By how many bits the windows are shifted that the sender of `packet`, which has these
+    /// headers, will tell (RFC 7323, section 2). Only the first two segments of a connection say
+    /// that; `None` for others.
+    pub fn window_shift(&self, packet: &[u8]) -> Option<u8> {
+        if !self.has_syn(packet) {
+            return None;
+        }
+        let transport = packet.get(self.header_len..self.total_len)?;
+        let len = usize::from(transport.get(12)? >> 4) * 4;
+        let mut options = transport.get(20..len)?;
+        loop {
+            options = match *options {
+                [NO_OPERATION, ..] => &options[1..],
+                [WINDOW_SCALE, 3, shift, ..] => return Some(shift.min(MAX_WINDOW_SHIFT)),
+                [END_OF_OPTIONS, ..] | [] | [_] => return Some(0),
+                [_, len, ..] => options.get(usize::from(len.max(2))..).unwrap_or_default(),
+            }
+        }
     }
 
     /// Whether `packet`, which has these headers, is the second one of TCP's handshake.

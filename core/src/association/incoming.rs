@@ -28,7 +28,7 @@ use crate::trace::What;
 use mpip_transport::clock_difference;
 use mpip_transport::{Challenge, PathState};
 use mpip_types::Instant;
-use mpip_types::packet::{Endpoint, Header, SessionKey, mark_ce, protocol};
+use mpip_types::packet::{Endpoint, Header, PlainAck, SessionKey, mark_ce, protocol};
 use mpip_types::{Checksum, Ecn, InnerPacket, Opened, PacketSink, PathAddress};
 
 /// Time for which CoDel excuses queuing delay after a path was drained to measure its minimum RTT.
@@ -384,6 +384,12 @@ impl Association {
         let source = self.source_for_host(now, &header, packet, cx)?;
         let slot =
             known.unwrap_or_else(|| self.accept_session(now, session, key, delivery.sequence, cx));
+        // A SYN is the first packet of its session, so it comes with all header fields.
+        if let Some(shift) = header.window_shift(packet)
+            && let Some(session) = self.receiving.get_mut(slot)
+        {
+            session.window_shift = Some(shift);
+        }
         let changed;
         let inner = match source {
             PacketSource::Unchanged => {
@@ -495,10 +501,13 @@ impl Association {
     ) {
         self.on_traffic(now);
         let answered = self.note_answer(slot);
-        let answers = answered.and_then(|answered| self.answers(now, answered, inner.len()));
+        let answers =
+            answered.and_then(|answered| self.answers(now, (slot, answered), inner.len()));
         let Self { receiving, sending, parameters, thins, reach, .. } = self;
         let judge = |packet: &InnerPacket<'_>| {
-            let Some(Answered { slot, waits, hidden }) = answers else { return Verdict::Deliver };
+            let Some(Answered { slot, waits, hidden, shift }) = answers else {
+                return Verdict::Deliver;
+            };
             let Some(session) = sending.get_mut(slot) else { return Verdict::Deliver };
             if let Some(progress) = hidden {
                 let until = session.withholds_until(now, progress, waits, &parameters.thinning);
@@ -506,14 +515,20 @@ impl Association {
             }
             match acknowledged(packet) {
                 Some(Acknowledgement::Plain(ack)) => {
-                    let rules = AckRules { thins: *thins, waits, reach: *reach, parameters };
-                    match session.passes(now, ack, &rules) {
+                    let window = shift.map(|shift| u32::from(ack.window) << shift);
+                    let (thins, reach) = (*thins, *reach);
+                    let rules = AckRules { thins, waits, window, reach, parameters };
+                    match session.passes(now, ack.number, &rules) {
                         true => Verdict::Deliver,
                         false => Verdict::Thin,
                     }
                 }
                 Some(Acknowledgement::Syn) => {
                     session.on_syn_ack(now);
+                    Verdict::Deliver
+                }
+                Some(Acknowledgement::Report) => {
+                    session.on_report();
                     Verdict::Deliver
                 }
                 None => Verdict::Deliver,
@@ -523,9 +538,9 @@ impl Association {
         receiving.deliver(now, slot, delivery, inner, with, judge);
     }
 
-    /// What packets of `len` bytes may acknowledge that answer the session in slot `answered`;
-    /// `None` if they are delivered in any case.
-    fn answers(&self, now: Instant, answered: u32, len: usize) -> Option<Answered> {
+    /// What packets of `len` bytes of the session in `slot` may acknowledge, which answers that in
+    /// slot `answered`; `None` if they are delivered in any case.
+    fn answers(&self, now: Instant, (slot, answered): (u32, u32), len: usize) -> Option<Answered> {
         if !self.config.ack_thinning || len > withheld::LONGEST {
             return None;
         }
@@ -540,7 +555,8 @@ impl Association {
         let queue = self.sending.queue();
         let behind = queue.behind_since(now, answered);
         let waits = behind.filter(|_| queue.bytes() as u64 > self.awaited);
-        Some(Answered { slot: answered, waits, hidden })
+        let shift = self.receiving.sessions().get(slot)?.window_shift;
+        Some(Answered { slot: answered, waits, hidden, shift })
     }
 
     /// How far the session in slot `answered` has come, by what is known of the paths.
@@ -604,6 +620,7 @@ impl Association {
             header: None,
             source_rewrite: SourceRewrite::None,
             answers: Answers::Unknown,
+            window_shift: None,
             newest: sequence,
             counters: Counters::default(),
         };
@@ -663,21 +680,30 @@ struct Answered {
     waits: Option<Instant>,
     /// How far it has come, if what the packet acknowledges cannot be read.
     hidden: Option<Progress>,
+    /// By how many bits the windows that the packet tells are shifted.
+    shift: Option<u8>,
 }
 
 /// What a TCP packet acknowledges.
 enum Acknowledgement {
     /// The SYN.
     Syn,
-    /// Data: the number of a pure acknowledgement without SACK blocks or ECN flags.
-    Plain(u32),
+    /// Data, in a pure acknowledgement without SACK blocks or ECN flags.
+    Plain(PlainAck),
+    /// Data, in another pure acknowledgement.
+    Report,
 }
 
 fn acknowledged(packet: &InnerPacket<'_>) -> Option<Acknowledgement> {
     // Payload is in the tail.
     let header = Header::parse(packet.head).ok().filter(|_| packet.tail.is_empty())?;
-    let plain = header.plain_ack(packet.head).map(Acknowledgement::Plain);
-    plain.or_else(|| header.is_syn_ack(packet.head).then_some(Acknowledgement::Syn))
+    if let Some(plain) = header.plain_ack(packet.head) {
+        return Some(Acknowledgement::Plain(plain));
+    }
+    if header.is_syn_ack(packet.head) {
+        return Some(Acknowledgement::Syn);
+    }
+    header.is_pure_ack(packet.head).then_some(Acknowledgement::Report)
 }
 
 /// Copies a CE mark of the outer header to the packet in a packet frame, if the packet is

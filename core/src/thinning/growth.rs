@@ -38,6 +38,8 @@ pub(super) struct Growth {
     sum_covered: u32,
     sum_grown: i32,
     count: u8,
+    /// The receive window was used up since these passed.
+    filled: bool,
     /// Judgements in a row that the window grows by less, and the most segments among these.
     limited: u8,
     grown: u16,
@@ -84,8 +86,14 @@ impl Growth {
         self.covered = if flight > covered { covered } else { 0 };
     }
 
+    /// The sender has used the receive window up: it may not send all that its own window allows.
+    pub(super) fn on_filled(&mut self) {
+        self.filled = true;
+    }
+
     fn judge(&mut self) {
         let (covered, grown, count) = (self.sum_covered, self.sum_grown, self.count);
+        let filled = core::mem::take(&mut self.filled);
         (self.sum_covered, self.sum_grown, self.count) = (0, 0, 0);
         let each = (covered / u32::from(count) / self.segment).min(u16::MAX.into()) as u16;
         // Rounds the mean to full segments.
@@ -96,7 +104,7 @@ impl Growth {
             if each > self.ceiling {
                 self.ceiling = 0;
             }
-        } else if grown * 2 > i64::from(self.segment) {
+        } else if grown * 2 > i64::from(self.segment) && !filled {
             // A window without growth proves nothing: the sender has too little to send, or slow
             // start is over.
             let segments = grown / i64::from(count) / i64::from(self.segment);
@@ -113,6 +121,7 @@ impl Growth {
     /// What follows is no response to the last acknowledgement.
     pub(super) fn forget(&mut self) {
         (self.covered, self.sum_covered, self.sum_grown, self.count) = (0, 0, 0, 0);
+        self.filled = false;
     }
 }
 
@@ -172,6 +181,24 @@ mod tests {
         }
         assert!(!growth.is_limited(), "{growth:?}");
         assert_eq!(growth.permitted(), 4 * SEGMENT, "two segments each are proven");
+    }
+
+    #[test]
+    fn a_sender_that_the_receive_window_limits_may_still_grow_by_all() {
+        let judged = |filled: bool| {
+            let mut growth = Growth::default();
+            growth.on_segment(SEGMENT);
+            let mut flight = 40;
+            for _ in 0..20 {
+                growth.on_passed(flight * SEGMENT, 8 * SEGMENT, false);
+                flight += 3;
+                if filled {
+                    growth.on_filled();
+                }
+            }
+            growth.is_limited()
+        };
+        assert!(judged(false) && !judged(true));
     }
 
     #[test]

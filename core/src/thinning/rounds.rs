@@ -6,9 +6,13 @@ use mpip_types::packet::MAX_WINDOW;
 /// An acknowledgement passes when it covers this part of the round's peak flight (divisor). Less
 /// would let the data in flight shrink with bursty arrivals.
 const PASS_DIVISOR: u32 = 6;
-/// Round trips without growth after which slow start is over. Round trips in which the sender had
-/// too little to send do not count.
-const FLAT_ROUNDS: u8 = 3;
+/// What a round trip without growth counts. One that the receive window limited counts half:
+/// receivers widen it a round trip after the flight has grown. One in which the sender had too
+/// little to send does not count.
+const FLAT: u8 = 2;
+const FLAT_BY_WINDOW: u8 = 1;
+/// From this sum on slow start is over: three round trips without growth.
+const OVER: u8 = 3 * FLAT;
 
 /// The current round trip of one sender.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,9 +23,11 @@ pub(super) struct Rounds {
     /// Most bytes in flight as the sender sees it, in this round and in any earlier one.
     peak: u32,
     earlier_peak: u32,
-    /// Rounds without a new peak, less the others, plus retransmissions. From [`FLAT_ROUNDS`] on,
-    /// slow start is over for good.
+    /// What rounds without a new peak count, less the others, plus retransmissions. From [`OVER`]
+    /// on, slow start is over for good.
     flat: u8,
+    /// The sender has used the receive window up in this round.
+    filled: bool,
     /// Everything was acknowledged in this round or before it: the application limited the sender.
     ran_out: bool,
 }
@@ -40,7 +46,7 @@ impl Rounds {
 
     /// Whether the sender is in slow start, as far as its flight shows.
     fn in_slow_start(&self) -> bool {
-        self.flat < FLAT_ROUNDS
+        self.flat < OVER
     }
 
     /// Whether slow start is to go on. `waits`: since when the paths are full and data is queued.
@@ -75,19 +81,49 @@ impl Rounds {
 
     fn end_round(&mut self, now: Instant, end: u32) {
         (self.began, self.end) = (now, end);
-        let peak = core::mem::take(&mut self.peak);
+        let (peak, filled) = (core::mem::take(&mut self.peak), core::mem::take(&mut self.filled));
         if peak > self.earlier_peak + self.earlier_peak / 8 {
             self.earlier_peak = peak;
             if self.in_slow_start() {
-                self.flat = self.flat.saturating_sub(1);
+                self.flat = self.flat.saturating_sub(FLAT);
             }
         } else if !self.ran_out {
-            self.flat = self.flat.saturating_add(1);
+            self.flat = self.flat.saturating_add(if filled { FLAT_BY_WINDOW } else { FLAT });
         }
+    }
+
+    /// The sender has used the receive window up.
+    pub(super) fn on_filled(&mut self) {
+        self.filled = true;
     }
 
     /// The sender retransmits.
     pub(super) fn on_repeated(&mut self) {
-        self.flat = self.flat.saturating_add(1);
+        self.flat = self.flat.saturating_add(FLAT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The round trip after which slow start is over for a sender with a constant flight.
+    fn over_after(filled: bool) -> Option<u32> {
+        let now = Instant::ZERO;
+        let mut rounds = Rounds::new(now, 100_000, 100_000);
+        (1..20).find(|round| {
+            rounds.on_flight(100_000);
+            if filled {
+                rounds.on_filled();
+            }
+            assert!(rounds.on_ack(now, round * 100_000, (round + 1) * 100_000));
+            !rounds.needs_growth(None)
+        })
+    }
+
+    #[test]
+    fn round_trips_that_the_receive_window_limits_count_half() {
+        assert_eq!(over_after(false), Some(4));
+        assert_eq!(over_after(true), Some(7));
     }
 }

@@ -167,6 +167,53 @@ fn a_train_has_one_wagon() {
     assert!(passes(3_200, 10), "after the last one none follows");
 }
 
+/// The window of a sender that fills the receive window, which becomes wider by three segments with
+/// each acknowledgement that covers eight.
+#[test]
+fn a_sender_that_fills_the_receive_window_is_not_taken_for_one_that_grows_by_less() {
+    let is_limited = |told: bool| {
+        let mut thinning = Thinning::default();
+        let at = |segments: u32| segments * SEGMENT;
+        let (mut now, mut acked, mut edge) = (NOW, 0, 60);
+        for _ in 0..12 {
+            thinning.on_segment(now, SEGMENT, at(edge));
+            now += TRAIN_GAP;
+            acked += 8;
+            assert!(thinning.passes(now, at(acked), at(edge), Some(Instant::ZERO)));
+            edge += 8 + 3;
+            if told {
+                thinning.on_window(at(edge));
+                // Overtaken by that one.
+                thinning.on_window(at(edge - 2));
+            }
+        }
+        thinning.growth.is_limited()
+    };
+    assert!(is_limited(false) && !is_limited(true));
+}
+
+#[test]
+fn more_than_a_tail_loss_probe_is_acknowledged_after_the_report_on_it() {
+    let at = |millis| NOW + Duration::from_millis(millis);
+    let mut thinning = Thinning::default();
+    // Paths that are full let all others pass.
+    let passes = |thinning: &mut Thinning, millis, ack: u32, end: u32| {
+        thinning.passes(at(millis), ack * SEGMENT, end * SEGMENT, Some(Instant::ZERO))
+    };
+    assert!(passes(&mut thinning, 0, 1, 60));
+    assert!(thinning.on_probe(60 * SEGMENT));
+    assert!(passes(&mut thinning, 10, 60, 70), "no more than the probe");
+    assert!(!passes(&mut thinning, 11, 62, 70) && !passes(&mut thinning, 20, 64, 70));
+    assert!(passes(&mut thinning, 21, 66, 70), "there is no report");
+    assert!(passes(&mut thinning, 22, 68, 70));
+    assert!(thinning.on_probe(70 * SEGMENT));
+    assert!(!passes(&mut thinning, 30, 72, 80));
+    thinning.on_report();
+    assert!(passes(&mut thinning, 31, 74, 80));
+    assert!(thinning.on_probe(80 * SEGMENT));
+    assert!(passes(&mut thinning, 40, 82, 82), "none follows that one");
+}
+
 #[test]
 fn what_is_repeated_or_overtaken_passes() {
     let mut thinning = proven();

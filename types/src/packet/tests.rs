@@ -584,7 +584,7 @@ fn an_acknowledgement_that_says_more_is_not_a_plain_one() {
             let options = plan.network_len() + 20;
             packet[options..options + 4].copy_from_slice(&TIME_STAMPS);
         }
-        Header::parse(&packet).expect("valid").plain_ack(&packet)
+        Header::parse(&packet).expect("valid").plain_ack(&packet).map(|ack| ack.number)
     };
     for v6 in [false, true] {
         let ack = Plan { v6, flags: 0x10, ..Plan::SMALL };
@@ -616,5 +616,29 @@ fn the_first_two_segments_of_a_connection_have_a_syn() {
             assert_eq!(has(&Plan { v6, flags, ..Plan::SMALL }), expected, "{flags:#x}");
         }
         assert!(!has(&Plan { v6, udp: true, flags: 0x02, ..Plan::SMALL }), "UDP");
+    }
+}
+
+#[test]
+fn a_syn_says_how_windows_are_shifted() {
+    let shift = |flags: u8, options: &[u8]| {
+        let tcp_options = options.len() / 4;
+        let plan = Plan { flags, tcp_options, ..Plan::SMALL };
+        let mut packet = plan.build();
+        let start = plan.network_len() + 20;
+        packet[start..start + options.len()].copy_from_slice(options);
+        Header::parse(&packet).expect("valid").window_shift(&packet)
+    };
+    // As Linux has them: MSS, SACK permitted, timestamps, window scale.
+    let linux = [2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7];
+    assert_eq!(shift(0x02, &linux), Some(7));
+    assert_eq!(shift(0x12, &linux), Some(7));
+    assert_eq!(shift(0x10, &linux), None, "only a SYN says it");
+    assert_eq!(shift(0x02, &[]), Some(0));
+    assert_eq!(shift(0x02, &[2, 4, 5, 180]), Some(0));
+    assert_eq!(shift(0x02, &[3, 3, 200, 0]), Some(14), "more is not allowed");
+    assert_eq!(shift(0x02, &[0, 3, 3, 7]), Some(0), "after the end of the options");
+    for broken in [[2, 40, 3, 3], [1, 1, 3, 3], [8, 0, 3, 3], [1, 1, 1, 3]] {
+        assert_eq!(shift(0x02, &broken), Some(0), "{broken:?}");
     }
 }
