@@ -296,7 +296,7 @@ enum Command {
     Report {
         /// The directory.
         directory: PathBuf,
-        /// Prints the tables of `docs/experiments.md` instead.
+        /// Prints the tables of `docs/results.md` instead.
         #[arg(long)]
         markdown: bool,
     },

@@ -1,4 +1,4 @@
-//! The tables of `docs/experiments.md`, from a directory with results.
+//! The tables of `docs/results.md`, from a directory with results.
 
 use std::fmt::Write;
 use std::io;
