@@ -234,6 +234,9 @@ parameters! {
         patience: u32 = 4, "parts", 1.0..=1_000.0, "measured";
         /// The same when nothing more is in flight, and none will follow.
         tail: u32 = 16, "parts", 1.0..=1_000.0, "those of one flight arrive together";
+        /// Longest time for which acknowledgements of what follows a tail loss probe wait for the
+        /// receiver's report on it, which they may overtake.
+        report: Duration = ms(10), "ms", 0.0..=1_000.0, "more than the jitter of most paths";
         /// So little in flight belongs to probes and heartbeats.
         rest: u32 = 1_000, "bytes", 0.0..=100_000.0, "less than a full packet";
     }

@@ -145,7 +145,11 @@ impl Outgoing {
     pub(crate) fn passes(&mut self, now: Instant, ack: u32, rules: &AckRules<'_>) -> bool {
         let Some(end) = self.queue_end.or(self.stream_end) else { return true };
         let waits = rules.waits;
-        if rules.thins && !self.thinning.passes(now, ack, end, waits) {
+        let patience = rules.parameters.thinning.report;
+        if rules.thins
+            && (self.thinning.awaits_report(now, ack, end, patience)
+                || !self.thinning.passes(now, ack, end, waits))
+        {
             return false;
         }
         if let Some(window) = rules.window {

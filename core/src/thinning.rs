@@ -37,9 +37,6 @@ const SHORT_RTT: u32 = 10_000;
 /// Segments that a sender leaves of the receive window: it waits until it may send as many at once
 /// (Linux, `tcp_tso_should_defer`).
 const LEFT: u32 = 2;
-/// Time for which the receiver's report that a tail loss probe was needless may be overtaken by
-/// acknowledgements of what was sent later: more than the jitter of most paths.
-const OVERTAKEN: Duration = Duration::from_millis(10);
 
 /// What is known of the receiver's report on a tail loss probe.
 #[derive(Clone, Copy, Debug, Default)]
@@ -114,9 +111,6 @@ impl Thinning {
         if old {
             return true;
         }
-        if flight > 0 && self.awaits_report(now, ack) {
-            return false;
-        }
         if !behind(self.seen) {
             self.seen = ack;
         }
@@ -139,17 +133,24 @@ impl Thinning {
         true
     }
 
-    /// Whether the receiver is still to report that a tail loss probe was needless. An inner TCP
-    /// to which more than the probe is acknowledged before that reduces its window (RFC 8985,
-    /// section 7.4.2).
-    fn awaits_report(&mut self, now: Instant, ack: u32) -> bool {
+    /// Whether the acknowledgement `ack` has to wait for the receiver's report that a tail loss
+    /// probe was needless: an inner TCP to which more than the probe is acknowledged before that
+    /// reduces its window (RFC 8985, section 7.4.2). `end` is the end of the sender's stream, and
+    /// `patience` how long the report may be overtaken.
+    pub(crate) fn awaits_report(
+        &mut self,
+        now: Instant,
+        ack: u32,
+        end: u32,
+        patience: Duration,
+    ) -> bool {
         let more = ack.wrapping_sub(self.probe);
-        if more == 0 || more >= MAX_WINDOW {
+        if ack == end || more == 0 || more >= MAX_WINDOW {
             return false;
         }
         let until = match self.report {
             Report::None => return false,
-            Report::Awaited => now + OVERTAKEN,
+            Report::Awaited => now + patience,
             Report::Overtaken(until) => until,
         };
         self.report = if now < until { Report::Overtaken(until) } else { Report::None };

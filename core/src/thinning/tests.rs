@@ -194,24 +194,25 @@ fn a_sender_that_fills_the_receive_window_is_not_taken_for_one_that_grows_by_les
 
 #[test]
 fn more_than_a_tail_loss_probe_is_acknowledged_after_the_report_on_it() {
-    let at = |millis| NOW + Duration::from_millis(millis);
-    let mut thinning = Thinning::default();
-    // Paths that are full let all others pass.
-    let passes = |thinning: &mut Thinning, millis, ack: u32, end: u32| {
-        thinning.passes(at(millis), ack * SEGMENT, end * SEGMENT, Some(Instant::ZERO))
+    let patience = Duration::from_millis(10);
+    let awaits = |thinning: &mut Thinning, millis, ack: u32, end: u32| {
+        let now = NOW + Duration::from_millis(millis);
+        thinning.awaits_report(now, ack * SEGMENT, end * SEGMENT, patience)
     };
-    assert!(passes(&mut thinning, 0, 1, 60));
+    let mut thinning = Thinning::default();
+    assert!(!awaits(&mut thinning, 0, 1, 60));
     assert!(thinning.on_probe(60 * SEGMENT));
-    assert!(passes(&mut thinning, 10, 60, 70), "no more than the probe");
-    assert!(!passes(&mut thinning, 11, 62, 70) && !passes(&mut thinning, 20, 64, 70));
-    assert!(passes(&mut thinning, 21, 66, 70), "there is no report");
-    assert!(passes(&mut thinning, 22, 68, 70));
+    assert!(!thinning.on_probe(60 * SEGMENT), "one for each end");
+    assert!(!awaits(&mut thinning, 10, 60, 70), "no more than the probe");
+    assert!(awaits(&mut thinning, 11, 62, 70) && awaits(&mut thinning, 20, 64, 70));
+    assert!(!awaits(&mut thinning, 21, 66, 70), "there is no report");
+    assert!(!awaits(&mut thinning, 22, 68, 70));
     assert!(thinning.on_probe(70 * SEGMENT));
-    assert!(!passes(&mut thinning, 30, 72, 80));
+    assert!(awaits(&mut thinning, 30, 72, 80));
     thinning.on_report();
-    assert!(passes(&mut thinning, 31, 74, 80));
+    assert!(!awaits(&mut thinning, 31, 74, 80));
     assert!(thinning.on_probe(80 * SEGMENT));
-    assert!(passes(&mut thinning, 40, 82, 82), "none follows that one");
+    assert!(!awaits(&mut thinning, 40, 82, 82), "none follows that one");
 }
 
 #[test]

@@ -26,6 +26,7 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
     ),
     heuristic("raise", "... and raising the minimum RTT that they know", &["raise.enabled=0"]),
     heuristic("thinning", "acknowledgement thinning in slow start", &["thinning.enabled=0"]),
+    heuristic("probe-report", "... and waiting for reports on probes", &["thinning.report=0"]),
     heuristic("codel-patience", "CoDel waits for the answer to a signal", &["codel.patient=0"]),
     heuristic("codel-growth", "... and while paths start", &["codel_tuning.growth=0"]),
     heuristic("codel-spread", "... and with unequal delay", &["codel_tuning.spread_most=0"]),
