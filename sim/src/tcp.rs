@@ -20,6 +20,7 @@ mod hystart;
 mod packet;
 mod receiver;
 mod sender;
+mod timestamps;
 mod window;
 
 pub use control::TcpState;

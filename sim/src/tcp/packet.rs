@@ -9,6 +9,9 @@ use crate::packet::{ip_header_len, transport};
 
 /// Length of a TCP header without options, in bytes.
 const TCP_HEADER: usize = 20;
+/// Length of the timestamps option with its padding, in bytes (RFC 7323, appendix A).
+pub(super) const TIMESTAMPS: usize = 12;
+const NO_OPERATION: u8 = 1;
 
 /// Parses the segment in `packet`; `None` if it is invalid or its checksum is wrong.
 pub(super) fn parse(packet: &[u8], from: SocketAddr, to: SocketAddr) -> Option<TcpRepr<'_>> {
@@ -17,7 +20,7 @@ pub(super) fn parse(packet: &[u8], from: SocketAddr, to: SocketAddr) -> Option<T
     TcpRepr::parse(&segment, &from, &to, &ChecksumCapabilities::default()).ok()
 }
 
-/// Payload of a full segment from or to `address`, in bytes.
+/// Payload of a full segment from or to `address` without options, in bytes.
 pub(super) fn mss(mtu: usize, address: IpAddr) -> usize {
     mtu - ip_header_len(address) - TCP_HEADER
 }
@@ -55,6 +58,15 @@ pub(super) fn build(repr: &TcpRepr<'_>, from: SocketAddr, to: SocketAddr) -> Vec
     let mut packet = vec![0; ip.buffer_len()];
     ip.emit(&mut packet[..], &caps);
     let header = ip.header_len();
-    repr.emit(&mut TcpPacket::new_unchecked(&mut packet[header..]), &from, &to, &caps);
+    let mut segment = TcpPacket::new_unchecked(&mut packet[header..]);
+    repr.emit(&mut segment, &from, &to, &caps);
+    let alone = !repr.sack_permitted && repr.sack_ranges[0].is_none();
+    if repr.timestamp.is_some() && alone {
+        // Before them is where others put the padding (RFC 7323, appendix A).
+        let options = &mut packet[header + TCP_HEADER..][..TIMESTAMPS];
+        options.rotate_right(2);
+        options[..2].fill(NO_OPERATION);
+        TcpPacket::new_unchecked(&mut packet[header..]).fill_checksum(&from, &to);
+    }
     packet
 }

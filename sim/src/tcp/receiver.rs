@@ -1,10 +1,11 @@
 //! The receiving end of a transfer. What arrives is read at once, so its window never closes.
 //!
-//! This file has the connection. `arrived` has what arrived of the stream, and `acknowledgements`
-//! when that is acknowledged.
+//! This file has the connection. `arrived` has what arrived of the stream, `acknowledgements` when
+//! that is acknowledged, and `window` the receive window.
 
 mod acknowledgements;
 mod arrived;
+mod window;
 
 use core::net::SocketAddr;
 
@@ -12,8 +13,10 @@ use smoltcp::wire::{TcpControl, TcpRepr, TcpSeqNumber};
 
 use acknowledgements::Acknowledgements;
 use arrived::Arrived;
+use window::ReceiveWindow;
 
 use super::packet;
+use super::timestamps::Timestamps;
 use crate::clock::{NEVER, Nanos, SECOND};
 use crate::packet::{Tuple, find_wrong};
 
@@ -55,8 +58,8 @@ pub(super) struct Receiver {
     /// Own initial sequence number, and that of the sender.
     initial: (u32, u32),
     mss: usize,
-    /// Bytes that it takes beyond those in order.
-    window: usize,
+    window: ReceiveWindow,
+    timestamps: Timestamps,
     arrived: Arrived,
     acknowledgements: Acknowledgements,
     /// Offset after the FIN, once it is known.
@@ -84,7 +87,8 @@ impl Receiver {
             state: State::Listening,
             initial: (initial, 0),
             mss: 0,
-            window,
+            window: ReceiveWindow::new(window),
+            timestamps: Timestamps::default(),
             arrived: Arrived::default(),
             acknowledgements: Acknowledgements::new(),
             end: None,
@@ -133,6 +137,7 @@ impl Receiver {
         packet: &[u8],
     ) -> Result<(), (u64, u64)> {
         let Some(repr) = packet::parse(packet, source, self.local) else { return Ok(()) };
+        let rtt = self.timestamps.on_segment(now, &repr);
         if repr.control == TcpControl::Syn {
             self.on_syn(now, source, &repr);
             return Ok(());
@@ -141,7 +146,7 @@ impl Receiver {
         let start = packet::offset(self.initial.1, number, self.arrived.in_order);
         let end = start + repr.segment_len() as u64;
         let last = start + repr.payload.len() as u64;
-        let bound = self.arrived.in_order + self.window as u64;
+        let bound = self.arrived.in_order + self.window.bytes();
         if self.state == State::Listening || last > bound {
             return Ok(());
         }
@@ -162,6 +167,13 @@ impl Receiver {
         let new = end > self.arrived.in_order;
         let gap = self.arrived.has_gap();
         self.arrived.add(start, end);
+        let segment = (self.mss - packet::TIMESTAMPS) as u64;
+        if let Some(rtt) = rtt.filter(|_| last - start >= segment) {
+            self.window.on_rtt(rtt);
+        }
+        let in_order = self.arrived.in_order;
+        let beyond = self.arrived.highest() - in_order;
+        self.window.on_read(now, in_order, segment, beyond);
         if new {
             self.acknowledgements.on_new(now, last - start, gap, &self.arrived);
         } else {
@@ -213,22 +225,22 @@ impl Receiver {
         }
         if now >= self.control_at {
             let opens = self.state == State::Opening;
-            self.emit(if opens { TcpControl::Syn } else { TcpControl::Fin }, out);
+            self.emit(now, if opens { TcpControl::Syn } else { TcpControl::Fin }, out);
             self.control_at = now + (TIMEOUT << self.tries.min(MAX_DOUBLINGS));
             self.tries += 1;
             self.sent_at = now;
         }
         if now >= self.acknowledgements.at {
-            self.emit(TcpControl::None, out);
+            self.emit(now, TcpControl::None, out);
         }
     }
 
-    fn emit(&mut self, control: TcpControl, out: &mut Vec<Vec<u8>>) {
+    fn emit(&mut self, now: Nanos, control: TcpControl, out: &mut Vec<Vec<u8>>) {
         let Some(remote) = self.remote else { return };
         let in_order = self.arrived.in_order;
         let syn = control == TcpControl::Syn;
-        let shift = (usize::BITS - self.window.leading_zeros()).saturating_sub(u16::BITS);
-        let window = if syn { self.window } else { self.window >> shift };
+        let shift = self.window.shift();
+        let window = if syn { self.window.bytes() } else { self.window.bytes() >> shift };
         // Of the own stream there are only SYN and FIN.
         let has_closed = self.state == State::Closing && control == TcpControl::None;
         let sent = u32::from(!syn) + u32::from(has_closed);
@@ -237,11 +249,12 @@ impl Receiver {
         let repr = TcpRepr {
             seq_number: TcpSeqNumber(self.initial.0.wrapping_add(sent) as i32),
             ack_number: Some(TcpSeqNumber(number(in_order) as i32)),
-            window_len: window.min(usize::from(u16::MAX)) as u16,
-            window_scale: syn.then_some(shift as u8),
+            window_len: window.min(u64::from(u16::MAX)) as u16,
+            window_scale: syn.then_some(shift),
             max_seg_size: syn.then_some(self.mss as u16),
             sack_permitted: syn,
             sack_ranges: self.arrived.ranges().map(|found| found.map(range)),
+            timestamp: self.timestamps.option(now),
             ..packet::empty(self.local, remote, control)
         };
         out.push(packet::build(&repr, self.local, remote));

@@ -27,6 +27,7 @@ use segment::{Fate, News, Segment};
 use super::bbr::Sample;
 use super::control::{Control, Pacing, TcpState};
 use super::packet;
+use super::timestamps::Timestamps;
 use crate::clock::{NEVER, Nanos, SECOND};
 use crate::packet::fill;
 use crate::spec;
@@ -57,6 +58,7 @@ pub(super) struct Sender {
     initial: u32,
     interface_mss: usize,
     peer: Peer,
+    timestamps: Timestamps,
     /// The segments that are not acknowledged, without gaps.
     segments: VecDeque<Segment>,
     /// First byte that is not acknowledged.
@@ -118,6 +120,7 @@ impl Sender {
             initial,
             interface_mss: 0,
             peer: Peer::new(),
+            timestamps: Timestamps::default(),
             segments: VecDeque::new(),
             first: 0,
             next: 0,
@@ -207,7 +210,7 @@ impl Sender {
             if now >= self.timeout_at {
                 self.syn_retransmitted = self.timeout_at > 0;
                 self.progress_at = if self.timeout_at == 0 { now } else { self.progress_at };
-                self.emit(TcpControl::Syn, 0, 0, out);
+                self.emit(now, TcpControl::Syn, (0, 0), out);
                 self.timeout_at = now + self.rtt.timeout;
                 self.rtt.back_off();
             }
@@ -220,7 +223,7 @@ impl Sender {
             self.send(now, out);
         }
         if core::mem::take(&mut self.owes_ack) && self.state == State::Open {
-            self.emit(TcpControl::None, self.next, 0, out);
+            self.emit(now, TcpControl::None, (self.next, 0), out);
         }
         let waits = self.state == State::Connecting || !self.segments.is_empty();
         if waits && now.saturating_sub(self.progress_at) > GIVE_UP {
@@ -235,6 +238,7 @@ impl Sender {
             self.state = if done && self.written().is_some() { self.state } else { State::Broken };
             return;
         }
+        self.timestamps.on_segment(now, &repr);
         let Some(ack) = repr.ack_number else { return };
         let ack_of_syn = TcpSeqNumber(self.initial.wrapping_add(1) as i32);
         if repr.control == TcpControl::Syn {
@@ -453,7 +457,7 @@ impl Sender {
     }
 
     fn mss(&self) -> usize {
-        self.interface_mss.min(self.peer.mss)
+        self.interface_mss.min(self.peer.mss) - packet::TIMESTAMPS
     }
 
     fn send(&mut self, now: Nanos, out: &mut Vec<Vec<u8>>) {
@@ -508,7 +512,7 @@ impl Sender {
             self.pacing.on_sent(now, segment.len, &self.control);
             self.lost -= 1;
             self.in_flight += segment.len as u64;
-            self.emit_segment(&segment, out);
+            self.emit_segment(now, &segment, out);
         }
         true
     }
@@ -558,7 +562,7 @@ impl Sender {
             self.segments.push_back(segment);
             self.next = segment.end();
             self.in_flight += len;
-            self.emit_segment(&segment, out);
+            self.emit_segment(now, &segment, out);
         }
     }
 
@@ -577,12 +581,19 @@ impl Sender {
         self.segments.insert(index + 1, rest);
     }
 
-    fn emit_segment(&self, segment: &Segment, out: &mut Vec<Vec<u8>>) {
+    fn emit_segment(&self, now: Nanos, segment: &Segment, out: &mut Vec<Vec<u8>>) {
         let control = if segment.end_of_stream { TcpControl::Fin } else { TcpControl::Psh };
-        self.emit(control, segment.start, segment.len, out);
+        self.emit(now, control, (segment.start, segment.len), out);
     }
 
-    fn emit(&self, control: TcpControl, start: u64, len: usize, out: &mut Vec<Vec<u8>>) {
+    /// Sends a segment with `len` bytes of the stream from `start` on.
+    fn emit(
+        &self,
+        now: Nanos,
+        control: TcpControl,
+        (start, len): (u64, usize),
+        out: &mut Vec<Vec<u8>>,
+    ) {
         let syn = control == TcpControl::Syn;
         let mut payload = vec![0; len];
         fill(self.flow, start, &mut payload);
@@ -594,6 +605,7 @@ impl Sender {
             window_scale: syn.then_some(0),
             max_seg_size: syn.then_some(self.interface_mss as u16),
             sack_permitted: syn,
+            timestamp: self.timestamps.option(now),
             payload: &payload,
             ..packet::empty(self.local, self.remote, control)
         };

@@ -44,6 +44,11 @@ impl Arrived {
         recent.truncate(REPORTED);
     }
 
+    /// The end of what has arrived.
+    pub(super) fn highest(&self) -> u64 {
+        self.beyond.values().next_back().copied().unwrap_or(self.in_order)
+    }
+
     /// The ranges beyond the first gap that grew last, the last one first.
     pub(super) fn ranges(&self) -> [Option<(u64, u64)>; REPORTED] {
         core::array::from_fn(|index| {
