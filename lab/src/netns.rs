@@ -125,7 +125,7 @@ fn clean_directories(wanted: impl Fn(u32) -> bool) -> io::Result<()> {
 }
 
 /// Removes a directory, unless another process that cleans up was faster.
-fn remove_directory(path: &Path) -> io::Result<()> {
+pub(crate) fn remove_directory(path: &Path) -> io::Result<()> {
     match std::fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             let message = format!("cannot remove {}: {error}", path.display());

@@ -202,7 +202,7 @@ impl<C: Content> Flight<C> {
         probe: bool,
         content: Option<C>,
     ) {
-        if asks && self.in_flight.bytes() == 0 {
+        if asks && self.in_flight.is_empty() {
             self.first_sent_at = now;
             self.delivered_told = None;
         }

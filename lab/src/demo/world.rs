@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 
 use super::interrupt::Interrupt;
-use crate::command;
+use crate::{command, netns};
 
 /// The sending host.
 pub(super) const HOST_A: &str = "mpip-demo-a";
@@ -126,7 +126,7 @@ pub(super) fn clean() -> io::Result<()> {
         let ours = entry.file_name().to_str().is_some_and(is_our_directory);
         // Does not follow links.
         if ours && entry.metadata().is_ok_and(|meta| meta.is_dir() && meta.uid() == user) {
-            fs::remove_dir_all(entry.path())?;
+            netns::remove_directory(&entry.path())?;
         }
     }
     Ok(())

@@ -254,7 +254,7 @@ impl Receiver {
             max_seg_size: syn.then_some(self.mss as u16),
             sack_permitted: syn,
             sack_ranges: self.arrived.ranges().map(|found| found.map(range)),
-            timestamp: self.timestamps.option(now),
+            timestamp: Some(self.timestamps.option(now)),
             ..packet::empty(self.local, remote, control)
         };
         out.push(packet::build(&repr, self.local, remote));

@@ -605,7 +605,7 @@ impl Sender {
             window_scale: syn.then_some(0),
             max_seg_size: syn.then_some(self.interface_mss as u16),
             sack_permitted: syn,
-            timestamp: self.timestamps.option(now),
+            timestamp: Some(self.timestamps.option(now)),
             payload: &payload,
             ..packet::empty(self.local, self.remote, control)
         };

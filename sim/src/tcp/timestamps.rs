@@ -15,8 +15,8 @@ pub(super) struct Timestamps {
 
 impl Timestamps {
     /// The option of a segment that leaves now.
-    pub(super) fn option(&self, now: Nanos) -> Option<TcpTimestampRepr> {
-        Some(TcpTimestampRepr::new(clock(now), self.newest))
+    pub(super) fn option(&self, now: Nanos) -> TcpTimestampRepr {
+        TcpTimestampRepr::new(clock(now), self.newest)
     }
 
     /// A segment arrives. Returns the time since its echo left, in whole milliseconds; `None` if it
