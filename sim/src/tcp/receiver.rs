@@ -61,6 +61,8 @@ pub(super) struct Receiver {
     window: ReceiveWindow,
     timestamps: Timestamps,
     arrived: Arrived,
+    /// A segment that had arrived before, which the next acknowledgement reports (RFC 2883).
+    duplicate: Option<(u64, u64)>,
     acknowledgements: Acknowledgements,
     /// Offset after the FIN, once it is known.
     end: Option<u64>,
@@ -90,6 +92,7 @@ impl Receiver {
             window: ReceiveWindow::new(window),
             timestamps: Timestamps::default(),
             arrived: Arrived::default(),
+            duplicate: None,
             acknowledgements: Acknowledgements::new(),
             end: None,
             control_at: NEVER,
@@ -166,6 +169,9 @@ impl Receiver {
         }
         let new = end > self.arrived.in_order;
         let gap = self.arrived.has_gap();
+        if self.arrived.has(start, end) {
+            self.duplicate = Some((start, end));
+        }
         self.arrived.add(start, end);
         let segment = (self.mss - packet::TIMESTAMPS) as u64;
         if let Some(rtt) = rtt.filter(|_| last - start >= segment) {
@@ -237,6 +243,11 @@ impl Receiver {
 
     fn emit(&mut self, now: Nanos, control: TcpControl, out: &mut Vec<Vec<u8>>) {
         let Some(remote) = self.remote else { return };
+        let mut sack_ranges = self.arrived.ranges();
+        if let Some(duplicate) = self.duplicate.take() {
+            sack_ranges.rotate_right(1);
+            sack_ranges[0] = Some(duplicate);
+        }
         let in_order = self.arrived.in_order;
         let syn = control == TcpControl::Syn;
         let shift = self.window.shift();
@@ -253,7 +264,7 @@ impl Receiver {
             window_scale: syn.then_some(shift),
             max_seg_size: syn.then_some(self.mss as u16),
             sack_permitted: syn,
-            sack_ranges: self.arrived.ranges().map(|found| found.map(range)),
+            sack_ranges: sack_ranges.map(|found| found.map(range)),
             timestamp: Some(self.timestamps.option(now)),
             ..packet::empty(self.local, remote, control)
         };

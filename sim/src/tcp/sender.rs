@@ -2,24 +2,28 @@
 //! time (RFC 8985), and a window counted in bytes. A receiver's window never closes here, so there
 //! is no probe for one.
 //!
-//! This file has the connection, acknowledgements, loss detection and transmission. `rtt` has the
-//! round-trip time and the timeout, `delivery` the delivery rate, `peer` the state of the receiving
-//! end, `recovery` what is sent after a loss, and `segment` the segments in flight.
+//! This file has the connection, acknowledgements and loss detection, `transmission` what is sent.
+//! `rtt` has the round-trip time and the timeout, `delivery` the delivery rate, `peer` the state of
+//! the receiving end, `recovery` what bounds sending after a loss, `probe` tail loss probes, and
+//! `segment` the segments in flight.
 
 mod delivery;
 mod peer;
+mod probe;
 mod recovery;
 mod rtt;
 mod segment;
+mod transmission;
 
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use smoltcp::wire::{TcpControl, TcpRepr, TcpSeqNumber};
+use smoltcp::wire::{TcpControl, TcpSeqNumber};
 
 use delivery::DeliveryRate;
 use peer::Peer;
+use probe::{Answer, Probes};
 use recovery::{Recovery, Reduction};
 use rtt::Rtt;
 use segment::{Fate, News, Segment};
@@ -29,7 +33,6 @@ use super::control::{Control, Pacing, TcpState};
 use super::packet;
 use super::timestamps::Timestamps;
 use crate::clock::{NEVER, Nanos, SECOND};
-use crate::packet::fill;
 use crate::spec;
 
 /// Time without progress after which a connection is aborted; longer than any outage of a world.
@@ -77,6 +80,7 @@ pub(super) struct Sender {
     /// Whether the window limited the last transmission, not the peer or the application.
     window_limited: bool,
     recovery: Option<Recovery>,
+    probes: Probes,
     /// Congestion control before a timeout that may turn out to be spurious.
     before_timeout: Option<Control>,
     /// Departure of the segment sent last of those delivered (RFC 8985, `RACK.xmit_ts`).
@@ -131,6 +135,7 @@ impl Sender {
             control: Control::new(control),
             window_limited: false,
             recovery: None,
+            probes: Probes::new(),
             before_timeout: None,
             newest: (0, 0),
             newest_rtt: 0,
@@ -197,7 +202,10 @@ impl Sender {
             (State::Broken, _) => NEVER,
             (_, false) => 0,
             _ if self.state == State::Open && self.segments.is_empty() => self.paced_until,
-            _ => self.timeout_at.min(self.reorder_at).min(self.paced_until),
+            _ => {
+                let timers = [self.timeout_at, self.reorder_at, self.probes.at];
+                timers.into_iter().fold(self.paced_until, Nanos::min)
+            }
         }
     }
 
@@ -214,6 +222,8 @@ impl Sender {
                 self.timeout_at = now + self.rtt.timeout;
                 self.rtt.back_off();
             }
+        } else if now >= self.probes.at {
+            self.probe(now, out);
         } else if now >= self.timeout_at && !self.segments.is_empty() {
             self.on_timeout(now);
         } else if now >= self.reorder_at {
@@ -247,8 +257,11 @@ impl Sender {
                 self.peer.on_syn(&repr);
                 self.rtt.reset_timeout();
                 let mss = self.mss();
+                let rtt = (!self.syn_retransmitted).then(|| now - self.progress_at);
+                if let Some(rtt) = rtt {
+                    self.rtt.on_sample(rtt);
+                }
                 if let Control::Bbr(bbr) = &mut self.control {
-                    let rtt = (!self.syn_retransmitted).then(|| now - self.progress_at);
                     bbr.on_open(now, rtt, mss);
                 }
                 self.progress_at = now;
@@ -317,12 +330,20 @@ impl Sender {
             }
             self.undo_timeout();
         }
-        let News { delivered: delivered @ 1.., newest: Some(newest), .. } = news else { return };
+        let duplicate = ranges[0].map(|(_, right)| self.offset(right)).filter(|end| *end <= ack);
+        let answer = Answer { ack, duplicate, news: news.newest.is_some() };
+        if self.probes.on_ack(answer)
+            && let Control::Window(window) = &mut self.control
+        {
+            window.on_loss();
+        }
+        let News { delivered, newest: Some(newest), .. } = news else { return };
         self.before_timeout = None;
         self.timeout_at = now + self.rtt.timeout;
         self.recovery.take_if(|recovery| self.first >= recovery.until);
         let declared = self.declared;
         self.detect_losses(now);
+        self.arm_probe(now);
         let mss = self.mss();
         let well = self.first > first && self.declared == declared;
         let window = self.control.bytes(mss);
@@ -417,6 +438,7 @@ impl Sender {
             let reduces = matches!(self.control, Control::Window(_));
             let reduction = reduces.then(|| Reduction::new(before, mss as u64));
             self.recovery = Some(Recovery { until: self.next, reduction });
+            self.probes.forget();
             self.control.on_loss();
         }
     }
@@ -451,165 +473,28 @@ impl Sender {
         self.in_flight = 0;
         self.reorder_at = NEVER;
         self.recovery = Some(Recovery { until: self.next, reduction: None });
+        self.probes.forget();
         self.control.on_timeout();
         self.rtt.back_off();
         self.timeout_at = now + self.rtt.timeout;
+    }
+
+    /// Sets the time of the next tail loss probe. There is none while losses are known or suspected.
+    fn arm_probe(&mut self, now: Nanos) {
+        if self.segments.is_empty() || self.sacked > 0 || self.recovery.is_some() {
+            self.probes.disarm();
+        } else {
+            self.probes.arm(now, self.segments.len(), self.rtt.smoothed, self.timeout_at);
+        }
     }
 
     fn mss(&self) -> usize {
         self.interface_mss.min(self.peer.mss) - packet::TIMESTAMPS
     }
 
-    fn send(&mut self, now: Nanos, out: &mut Vec<Vec<u8>>) {
-        let before = self.in_flight;
-        let window = match self.reduction() {
-            Some(reduction) => reduction.window(before),
-            None => self.control.bytes(self.mss()),
-        };
-        self.window_limited = false;
-        self.paced_until = NEVER;
-        if self.segments.is_empty() {
-            self.timeout_at = now + self.rtt.timeout;
-            self.progress_at = now;
-        }
-        if self.retransmit(now, window, out) {
-            self.send_new(now, window, out);
-        }
-        let sent = self.in_flight - before;
-        if let Some(reduction) = self.reduction() {
-            reduction.on_sent(sent);
-        }
-    }
-
     /// What bounds sending while a window is being reduced.
     fn reduction(&mut self) -> Option<&mut Reduction> {
         self.recovery.as_mut()?.reduction.as_mut()
-    }
-
-    /// Retransmits lost segments. Returns whether there are none left.
-    fn retransmit(&mut self, now: Nanos, window: u64, out: &mut Vec<Vec<u8>>) -> bool {
-        let mss = self.mss();
-        let mut index = 0;
-        while self.lost > 0 && index < self.segments.len() {
-            if self.segments[index].fate != Fate::Lost {
-                index += 1;
-                continue;
-            }
-            if self.in_flight > 0 && self.in_flight + mss as u64 > window {
-                self.window_limited = true;
-                return false;
-            }
-            if self.pacing.waits(now) {
-                self.paced_until = self.pacing.until;
-                return false;
-            }
-            self.split(index, mss);
-            let delivery = self.delivery.snapshot();
-            let segment = &mut self.segments[index];
-            (segment.sent_at, segment.retransmitted, segment.fate) = (now, true, Fate::InFlight);
-            segment.delivery = delivery;
-            let segment = *segment;
-            self.pacing.on_sent(now, segment.len, &self.control);
-            self.lost -= 1;
-            self.in_flight += segment.len as u64;
-            self.emit_segment(now, &segment, out);
-        }
-        true
-    }
-
-    /// Sends new data.
-    fn send_new(&mut self, now: Nanos, window: u64, out: &mut Vec<Vec<u8>>) {
-        let mss = self.mss();
-        let bound = self.first + self.peer.window.min(self.buffer);
-        loop {
-            let left = self.total.map_or(u64::MAX, |total| total.saturating_sub(self.next));
-            let len = left.min(mss as u64);
-            let end_of_stream = left == 0 && self.total == Some(self.next);
-            if len == 0 && !end_of_stream {
-                self.delivery.limit(self.in_flight);
-                return;
-            }
-            if self.next + len > bound {
-                return;
-            }
-            if self.in_flight > 0 && self.in_flight + len > window {
-                self.window_limited = true;
-                return;
-            }
-            if self.pacing.waits(now) {
-                self.paced_until = self.pacing.until;
-                return;
-            }
-            if let Control::Bbr(bbr) = &mut self.control
-                && self.in_flight == 0
-                && self.delivery.is_app_limited()
-            {
-                bbr.on_restart(now);
-            }
-            if self.segments.is_empty() {
-                self.delivery.restart(now);
-            }
-            let segment = Segment {
-                start: self.next,
-                len: len as usize,
-                end_of_stream,
-                sent_at: now,
-                retransmitted: false,
-                fate: Fate::InFlight,
-                delivery: self.delivery.snapshot(),
-            };
-            self.pacing.on_sent(now, segment.len, &self.control);
-            self.segments.push_back(segment);
-            self.next = segment.end();
-            self.in_flight += len;
-            self.emit_segment(now, &segment, out);
-        }
-    }
-
-    /// Splits a segment that is longer than the current MSS.
-    fn split(&mut self, index: usize, mss: usize) {
-        let segment = &mut self.segments[index];
-        if segment.len <= mss {
-            return;
-        }
-        let mut rest = *segment;
-        rest.start += mss as u64;
-        rest.len -= mss;
-        segment.len = mss;
-        segment.end_of_stream = false;
-        self.lost += 1;
-        self.segments.insert(index + 1, rest);
-    }
-
-    fn emit_segment(&self, now: Nanos, segment: &Segment, out: &mut Vec<Vec<u8>>) {
-        let control = if segment.end_of_stream { TcpControl::Fin } else { TcpControl::Psh };
-        self.emit(now, control, (segment.start, segment.len), out);
-    }
-
-    /// Sends a segment with `len` bytes of the stream from `start` on.
-    fn emit(
-        &self,
-        now: Nanos,
-        control: TcpControl,
-        (start, len): (u64, usize),
-        out: &mut Vec<Vec<u8>>,
-    ) {
-        let syn = control == TcpControl::Syn;
-        let mut payload = vec![0; len];
-        fill(self.flow, start, &mut payload);
-        let after_syn = u32::from(!syn);
-        let number = self.initial.wrapping_add(after_syn).wrapping_add(start as u32);
-        let repr = TcpRepr {
-            seq_number: TcpSeqNumber(number as i32),
-            ack_number: (!syn).then_some(self.peer.expected),
-            window_scale: syn.then_some(0),
-            max_seg_size: syn.then_some(self.interface_mss as u16),
-            sack_permitted: syn,
-            timestamp: Some(self.timestamps.option(now)),
-            payload: &payload,
-            ..packet::empty(self.local, self.remote, control)
-        };
-        out.push(packet::build(&repr, self.local, self.remote));
     }
 }
 

@@ -23,6 +23,12 @@ impl Arrived {
         !self.beyond.is_empty()
     }
 
+    /// Whether all bytes from `start` to `end` have arrived.
+    pub(super) fn has(&self, start: u64, end: u64) -> bool {
+        let beyond = self.beyond.range(..=start).next_back();
+        end <= self.in_order || beyond.is_some_and(|(_, to)| end <= *to)
+    }
+
     /// The bytes from `start` to `end` arrived.
     pub(super) fn add(&mut self, start: u64, end: u64) {
         let (mut start, mut end) = (start, end);
@@ -87,8 +93,12 @@ mod tests {
             let mut arrived = Arrived::default();
             let mut bytes = [false; 70];
             for (start, len) in segments {
+                let has = arrived.has(start, start + len);
                 arrived.add(start, start + len);
-                bytes[start as usize..(start + len) as usize].fill(true);
+                let range = start as usize..(start + len) as usize;
+                let had = !bytes[range.clone()].contains(&false);
+                bytes[range].fill(true);
+                prop_assert_eq!(has, had);
                 let gap = bytes.iter().position(|has| !has).expect("the last ones never arrive");
                 prop_assert_eq!(arrived.in_order, gap as u64);
                 prop_assert_eq!(arrived.has_gap(), bytes[gap..].contains(&true));

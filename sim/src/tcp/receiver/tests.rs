@@ -124,8 +124,19 @@ fn three_duplicates_are_sent_at_once_and_later_ones_at_intervals() {
 fn what_has_arrived_before_is_acknowledged_at_once() {
     let mut connection = Connection::new();
     connection.data(3);
+    assert_eq!(connection.ranges, [Some((3_000, 4_000)), None, None]);
     connection.data(16);
+    assert_eq!(connection.ranges, [None; 3]);
     assert_eq!(connection.acknowledged(), [16_000, 17_000]);
+}
+
+#[test]
+fn a_duplicate_beyond_a_gap_is_reported_before_the_range_that_has_it() {
+    let mut connection = Connection::new();
+    connection.data(18);
+    connection.data(19);
+    connection.data(18);
+    assert_eq!(connection.ranges, [Some((18_000, 19_000)), Some((18_000, 20_000)), None]);
 }
 
 #[test]

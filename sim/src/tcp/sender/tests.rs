@@ -111,6 +111,31 @@ fn a_lost_repair_and_a_lost_tail_are_sent_again() {
 }
 
 #[test]
+fn a_lost_tail_is_found_by_a_probe_before_the_timeout() {
+    let mut wire = Wire::new(Some(100_000), 1 << 20);
+    // The last data and the end leave after 80 ms, and the timeout would be 220 ms later.
+    wire.run(200 * MILLI, |number, _| (75..=78).contains(&number));
+    assert_eq!(wire.received(), Received { bytes: 100_000, finished: true });
+}
+
+#[test]
+fn a_probe_costs_no_window_if_what_it_repeats_arrives_as_well() {
+    let mut wire = Wire::new(None, 65_536);
+    wire.run(500 * MILLI, |_, _| false);
+    let before = wire.sender.state(3).expect("it sends");
+    wire.delay = 60 * MILLI;
+    let start = wire.now;
+    wire.run(start + 20 * MILLI, |_, _| false);
+    // Nothing is acknowledged for 40 ms then. The timeout is 220 ms, a probe is sent after 42 ms.
+    let sent = wire.sent;
+    wire.run(start + 58 * MILLI, |_, _| false);
+    assert_eq!(wire.sent, sent + 1);
+    wire.run(wire.now + SECOND, |_, _| false);
+    let after = wire.sender.state(3).expect("it sends");
+    assert!(after.window >= before.window && after.lost == 0, "{before:?}, {after:?}");
+}
+
+#[test]
 fn a_lost_beginning_is_tried_again() {
     let mut wire = Wire::new(Some(1_000), 65_536);
     wire.run(4 * SECOND, |number, _| number <= 2);
