@@ -13,6 +13,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
 
 use mpip_types::{Ecn, LocalId};
 
@@ -31,6 +32,8 @@ pub struct UdpSocket {
     id: LocalId,
     address: SocketAddr,
     segmentation: AtomicBool,
+    /// Held to read an error, or to keep others from it.
+    errors: Mutex<()>,
 }
 
 impl UdpSocket {
@@ -46,9 +49,17 @@ impl UdpSocket {
         if let Err(refused) = set_option(fd.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1) {
             log::warn!("datagrams to {} arrive one by one: UDP_GRO: {refused}", config.address);
         }
+        let segmentation = probe::segmentation(fd.as_fd());
+        if let Err(refused) = &segmentation {
+            log::warn!(
+                "datagrams from {} leave one by one: UDP_SEGMENT: {refused}",
+                config.address
+            );
+        }
         config.bind(SocketKind::Udp, fd.as_fd(), config.address)?;
         let address = local_address(fd.as_fd()).map_err(error("read the address of"))?;
-        Ok(Self { fd, id: config.id, address, segmentation: AtomicBool::new(true) })
+        let segmentation = AtomicBool::new(segmentation.is_ok());
+        Ok(Self { fd, id: config.id, address, segmentation, errors: Mutex::new(()) })
     }
 
     /// How the engine names the local address.
@@ -61,7 +72,8 @@ impl UdpSocket {
         self.address
     }
 
-    /// Whether the kernel splits messages into datagrams (`UDP_SEGMENT`); assumed until it refuses.
+    /// Whether the kernel splits messages into datagrams (`UDP_SEGMENT`): it can, and has not
+    /// refused for good.
     pub fn segmentation(&self) -> bool {
         self.segmentation.load(Ordering::Relaxed)
     }

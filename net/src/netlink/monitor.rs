@@ -17,6 +17,10 @@ use super::{BUFFER, Messages, NetlinkError};
 /// causes hundreds of notices.
 const QUEUE: usize = 1 << 20;
 
+/// Most messages that are read at a time. A routing daemon may change routes as fast as they are
+/// read, and packets do not wait for the end of that.
+const BATCH: usize = 256;
+
 /// The groups of notices to receive.
 const GROUPS: [u32; 7] = [
     libc::RTNLGRP_LINK,
@@ -141,10 +145,11 @@ impl Monitor {
         Ok(Self { socket, buffer: Vec::with_capacity(BUFFER) })
     }
 
-    /// Reads all notices that have arrived; `take` gets those of links, routes and rules.
+    /// Reads the notices that have arrived, a batch at most; `take` gets those of links, routes and
+    /// rules.
     pub fn read(&mut self, mut take: impl FnMut(Notice)) -> Result<Changes, NetlinkError> {
         let mut changes = Changes::default();
-        loop {
+        for _ in 0..BATCH {
             self.buffer.clear();
             match self.socket.recv(&mut self.buffer, 0) {
                 Ok(_) => {}
@@ -172,6 +177,7 @@ impl Monitor {
                 }
             }
         }
+        Ok(changes)
     }
 }
 

@@ -89,9 +89,8 @@ impl Coalescer {
 
     /// Passes everything on.
     pub(super) fn flush(&mut self, out: &mut impl FrameSink) {
-        while !self.groups.is_empty() {
-            self.emit(0, out);
-        }
+        let Self { groups, spare, .. } = self;
+        spare.extend(groups.drain(..).map(|group| group.emit(out)));
     }
 
     fn find(&self, flow: &Flow) -> Option<usize> {
@@ -128,10 +127,8 @@ impl Coalescer {
     }
 
     fn emit(&mut self, index: usize, out: &mut impl FrameSink) {
-        let mut group = self.groups.remove(index);
-        let header = group.finish();
-        out.frame(header, &group.buffer[..group.len], &[]);
-        self.spare.push(group.buffer);
+        let group = self.groups.remove(index);
+        self.spare.push(group.emit(out));
     }
 }
 
@@ -193,6 +190,13 @@ impl Group {
         segment.payload() <= self.first.payload()
             && segment.header_len() == self.first.header_len()
             && self.first.precedes(&self.buffer, segment, head, self.segments)
+    }
+
+    /// Passes it on. Returns its buffer.
+    fn emit(mut self, out: &mut impl FrameSink) -> Box<[u8]> {
+        let header = self.finish();
+        out.frame(header, &self.buffer[..self.len], &[]);
+        self.buffer
     }
 
     /// Makes the headers those of the super-packet.

@@ -3,9 +3,12 @@
 use core::ffi::c_int;
 use core::mem::{offset_of, size_of, zeroed};
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::MutexGuard;
 
 use super::UdpSocket;
+use super::probe::option;
+use crate::crew::lock;
 use crate::socket::address::RawAddress;
 
 /// Room for the control messages of one error, in bytes: the error with its sender's address, and
@@ -31,6 +34,7 @@ impl UdpSocket {
             header.msg_namelen = RawAddress::CAPACITY;
             header.msg_control = control.0.as_mut_ptr().cast();
             header.msg_controllen = CONTROL_LEN as _;
+            let reading = self.hold_errors();
             // SAFETY: the header points at buffers that are valid for the lengths given, are not
             // moved before the call returns, and are used by nobody else.
             let received = unsafe {
@@ -40,6 +44,7 @@ impl UdpSocket {
                     libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT,
                 )
             };
+            drop(reading);
             if received < 0 {
                 return;
             }
@@ -51,6 +56,19 @@ impl UdpSocket {
                 take(remote);
             }
         }
+    }
+
+    /// Keeps others from reading errors: whenever one is read, the next call on the socket fails
+    /// with the one behind it (`sock_dequeue_err_skb` in the kernel).
+    pub(super) fn hold_errors(&self) -> MutexGuard<'_, ()> {
+        lock(&self.errors)
+    }
+
+    /// Forgets the error with which the next call would fail, whatever it is about. It can still be
+    /// [read](Self::recv_errors).
+    pub(super) fn clear_error(&self) {
+        // The kernel forgets it when it tells it (socket(7)).
+        let _ = option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Finds out what the kernel grants a UDP socket, with one that is never bound.
+//! Finds out what the kernel grants a UDP socket: one that is there, or one that is never bound.
 
 use core::ffi::{c_int, c_void};
 use std::io;
@@ -32,13 +32,19 @@ impl Granted {
         let receive_buffer = option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF)? / 2;
         Ok(Self {
             receive_buffer: usize::try_from(receive_buffer).unwrap_or(0),
-            segmentation: option(fd.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok(),
+            segmentation: segmentation(fd.as_fd()).is_ok(),
             receive_offload: set_option(fd.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1).is_ok(),
         })
     }
 }
 
-fn option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
+/// Succeeds if the kernel splits messages of such sockets into datagrams.
+pub(super) fn segmentation(fd: BorrowedFd<'_>) -> io::Result<()> {
+    option(fd, libc::SOL_UDP, libc::UDP_SEGMENT).map(drop)
+}
+
+/// The value of an option that is a number.
+pub(super) fn option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
     let mut value: c_int = 0;
     let mut len = size_of::<c_int>() as libc::socklen_t;
     // SAFETY: the pointers are valid, and `len` says for how many bytes the first is.

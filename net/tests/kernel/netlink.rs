@@ -132,7 +132,9 @@ fn lost_notices_are_reported_as_a_change_of_everything() {
     namespace.ip(&format!("-batch {}", script.display()));
     let changes = monitor.read(|_| ()).expect("changes");
     assert_eq!(changes, Changes { links: true, addresses: true, routes: true, lost: true });
-    assert_eq!(monitor.read(|_| ()).expect("nothing"), Changes::default());
+    let mut read = || monitor.read(|_| ()).expect("changes or nothing");
+    let batches = (0..100).take_while(|_| read() != Changes::default()).count();
+    assert!((1..100).contains(&batches), "what is left of the queue, in {batches} batches");
 }
 
 #[test]

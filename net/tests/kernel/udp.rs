@@ -1,6 +1,8 @@
 //! UDP sockets between two namespaces, `here` and `there`. Pairs of interfaces connect them, with
 //! the same name at both ends: v0 (and v1).
 
+mod errors;
+
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;

@@ -20,13 +20,13 @@ const PSH: u8 = 0x08;
 const ACK: u8 = 0x10;
 const ECE: u8 = 0x40;
 
-/// Protocol, addresses and ports.
+/// Protocol, ports and addresses. Ports differ more often than addresses, and are compared first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Flow {
     protocol: u8,
     ipv6: bool,
-    addresses: [u8; 32],
     ports: [u8; 4],
+    addresses: [u8; 32],
 }
 
 /// How a packet is to be treated.

@@ -326,9 +326,9 @@ fn interleaved_flows_are_joined_each_for_itself() {
 }
 
 #[test]
-fn a_ninth_flow_sends_the_oldest_on() {
+fn a_flow_too_many_sends_the_oldest_on() {
     let packets: Vec<Packet> =
-        (0..9).map(|port| Fields { port, ..Fields::default() }.packet()).collect();
+        (0..=MAX_FLOWS as u16).map(|port| Fields { port, ..Fields::default() }.packet()).collect();
     let frames = push_all(&packets, true);
     assert_eq!(frames.cut(), expected(&packets));
 }

@@ -1,5 +1,6 @@
 //! Datagrams that leave together.
 
+use core::ffi::c_int;
 use std::net::SocketAddr;
 
 use mpip_types::{Ecn, Sealings};
@@ -22,6 +23,8 @@ pub(super) struct Message {
     sent: usize,
     len: usize,
     pub(super) segment: usize,
+    /// Why the kernel did not split it; its datagrams leave one by one.
+    pub(super) refusal: Option<c_int>,
     /// Whether no datagram may follow.
     closed: bool,
 }
@@ -33,7 +36,17 @@ impl Message {
             Some(spare) => (spare.bytes, spare.sealings),
             None => (vec![0; MAX_MESSAGE].into(), Sealings::default()),
         };
-        Self { remote, ecn, bytes, sealings, sent: 0, len: 0, segment, closed: false }
+        Self {
+            remote,
+            ecn,
+            bytes,
+            sealings,
+            sent: 0,
+            len: 0,
+            segment,
+            refusal: None,
+            closed: false,
+        }
     }
 
     /// Whether a datagram of `len` bytes can follow.

@@ -12,6 +12,10 @@ use crate::socket::SendError;
 use crate::socket::batch::{Batch, is_dropped, is_temporary};
 use crate::socket::queues::Report;
 
+/// Most further attempts to send what was refused. Each ICMP error about a datagram that left
+/// earlier, to any address, makes one call fail (`IP_RECVERR`); so many in a row are no accident.
+const RETRIES: usize = 8;
+
 /// The socket, and the messages that are its next, oldest first. All are sealed.
 #[derive(Debug)]
 pub(super) struct Outlet {
@@ -34,30 +38,45 @@ impl Outlet {
 
     /// Sends until nothing is left or the kernel takes no more. Returns whether the latter is so.
     pub(super) fn send(&mut self) -> bool {
-        let mut retried = false;
-        while !self.messages.is_empty() {
-            let result = if self.socket.segmentation() {
-                self.send_messages()
+        while let Some(first) = self.messages.front() {
+            let refusal = first.refusal;
+            let result = if self.socket.segmentation() && refusal.is_none() {
+                self.insist(Self::send_messages)
             } else {
-                self.send_datagrams()
+                self.insist(Self::send_datagrams)
             };
-            let result = match result {
-                // It may be an ICMP error about an earlier datagram to another address
-                // (`IP_RECVERR`). Such an error is reported once, so a second call tells.
-                Err(errno) if !is_temporary(errno) && !is_dropped(errno) && !retried => {
-                    retried = true;
-                    continue;
+            match result {
+                Ok(()) => {
+                    if let Some(errno) = refusal.filter(|errno| is_lasting(*errno)) {
+                        self.stop_splitting(errno);
+                    }
                 }
-                Err(errno) if !is_temporary(errno) => self.refused(errno),
-                other => other,
-            };
-            retried = false;
-            if result.is_err_and(|errno| errno != libc::EINTR) {
-                self.report.counters.blocked += 1;
-                return true;
+                Err(libc::EINTR) => {}
+                Err(errno) if is_temporary(errno) => {
+                    self.report.counters.blocked += 1;
+                    return true;
+                }
+                Err(errno) => self.refused(errno),
             }
         }
         false
+    }
+
+    /// Calls `send`, and again if its error may be about another datagram.
+    fn insist(&mut self, send: fn(&mut Self) -> Result<(), c_int>) -> Result<(), c_int> {
+        let mut result = send(self);
+        if result.is_err_and(may_be_about_another) {
+            let socket = Arc::clone(&self.socket);
+            let _held = socket.hold_errors();
+            for _ in 0..RETRIES {
+                socket.clear_error();
+                result = send(self);
+                if !result.is_err_and(may_be_about_another) {
+                    break;
+                }
+            }
+        }
+        result
     }
 
     /// Sends whole messages and removes them from the queue. An error is about the first that
@@ -102,30 +121,28 @@ impl Outlet {
         Ok(())
     }
 
-    /// The kernel refused the first message: because it cannot split it, or for good. An error
-    /// returned is temporary.
-    fn refused(&mut self, mut errno: c_int) -> Result<(), c_int> {
-        let message = &self.messages[0];
-        // EIO: the interface computes no checksums. EINVAL and EMSGSIZE: a segment is longer than
-        // the MTU, or the socket cannot split at all. A single datagram tells which.
-        let split = self.socket.segmentation() && message.datagrams() > 1;
-        if split && matches!(errno, libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP) {
-            match self.send_datagrams() {
-                Ok(()) => {
-                    log::info!(
-                        "datagrams from {} leave one by one: the kernel refused to split messages: {}",
-                        self.socket.address(),
-                        io::Error::from_raw_os_error(errno)
-                    );
-                    self.socket.without_segmentation();
-                    return Ok(());
-                }
-                Err(plain) if is_temporary(plain) => return Err(plain),
-                Err(plain) => errno = plain,
-            }
+    /// The kernel refused the first message: to split it, which single datagrams tell, or for good.
+    fn refused(&mut self, errno: c_int) {
+        let splits = self.socket.segmentation();
+        let message = &mut self.messages[0];
+        let split = splits && message.refusal.is_none() && message.datagrams() > 1;
+        if split && (is_lasting(errno) || matches!(errno, libc::EMSGSIZE | libc::EOPNOTSUPP)) {
+            message.refusal = Some(errno);
+        } else {
+            self.drop_first(errno);
         }
-        self.drop_first(errno);
-        Ok(())
+    }
+
+    /// The kernel refused to split a message whose datagrams have left one by one.
+    fn stop_splitting(&self, errno: c_int) {
+        if self.socket.segmentation() {
+            log::info!(
+                "datagrams from {} leave one by one: the kernel refused to split messages: {}",
+                self.socket.address(),
+                io::Error::from_raw_os_error(errno)
+            );
+            self.socket.without_segmentation();
+        }
     }
 
     fn drop_first(&mut self, errno: c_int) {
@@ -138,5 +155,96 @@ impl Outlet {
             errno,
         });
         self.spare.push(message);
+    }
+}
+
+/// Whether the error may come from ICMP, about a datagram that left earlier.
+fn may_be_about_another(errno: c_int) -> bool {
+    !is_temporary(errno) && !is_dropped(errno)
+}
+
+/// Whether the error says that the socket's messages cannot be split, if their datagrams leave one
+/// by one (`udp_send_skb` in the kernel). EIO: the interface computes no checksums, or IPsec takes
+/// the packets. EINVAL: they have no checksum; in older kernels also that segments are longer than
+/// the MTU, and such do not leave one by one either. ICMP causes neither, but may cause EMSGSIZE
+/// and EOPNOTSUPP (`icmp_err_convert`), so these say nothing for good.
+fn is_lasting(errno: c_int) -> bool {
+    matches!(errno, libc::EIO | libc::EINVAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use mpip_types::{Ecn, LocalId};
+
+    use super::*;
+    use crate::socket::SocketConfig;
+
+    fn outlet() -> Outlet {
+        let config = SocketConfig {
+            id: LocalId(3),
+            interface: None,
+            address: "127.0.0.1:0".parse().expect("valid"),
+            mark: 0,
+            buffer: 64 << 10,
+        };
+        Outlet::new(Arc::new(UdpSocket::bind(&config).expect("bound")))
+    }
+
+    /// Adds a message of three datagrams, from the socket to itself.
+    fn push(outlet: &mut Outlet) {
+        let mut message = Message::new(outlet.socket.address(), Ecn::NotEct, 100, None);
+        (0..3).for_each(|_| message.commit(100));
+        outlet.messages.push_back(message);
+    }
+
+    /// Counts the call, and fails with `errno` until the last attempt.
+    fn fail_at_first(outlet: &mut Outlet, errno: c_int) -> Result<(), c_int> {
+        outlet.report.counters.calls += 1;
+        if outlet.report.counters.calls > RETRIES as u64 { Ok(()) } else { Err(errno) }
+    }
+
+    #[test]
+    fn errors_about_others_are_outlasted() {
+        let mut outlet = outlet();
+        let sent = outlet.insist(|outlet| fail_at_first(outlet, libc::ECONNREFUSED));
+        assert_eq!((sent, outlet.report.counters.calls), (Ok(()), 1 + RETRIES as u64));
+    }
+
+    #[test]
+    fn an_error_that_lasts_is_given_back() {
+        let mut outlet = outlet();
+        let sent = outlet.insist(|outlet| {
+            outlet.report.counters.calls += 1;
+            Err(libc::EPERM)
+        });
+        assert_eq!((sent, outlet.report.counters.calls), (Err(libc::EPERM), 1 + RETRIES as u64));
+    }
+
+    #[test]
+    fn a_full_queue_is_not_tried_again() {
+        let mut outlet = outlet();
+        let sent = outlet.insist(|outlet| fail_at_first(outlet, libc::ENOBUFS));
+        assert_eq!((sent, outlet.report.counters.calls), (Err(libc::ENOBUFS), 1));
+    }
+
+    #[test]
+    fn only_what_icmp_cannot_say_ends_segmentation() {
+        for (errno, lasting) in [
+            (libc::EMSGSIZE, false),
+            (libc::EOPNOTSUPP, false),
+            (libc::EIO, true),
+            (libc::EINVAL, true),
+        ] {
+            let mut outlet = outlet();
+            push(&mut outlet);
+            outlet.refused(errno);
+            push(&mut outlet);
+            assert!(!outlet.send());
+            assert_eq!(outlet.socket.segmentation(), !lasting, "{errno}");
+            let counters = outlet.report.counters;
+            let messages = if lasting { 6 } else { 4 };
+            assert_eq!((counters.messages, counters.datagrams), (messages, 6), "{errno}");
+            assert!(outlet.report.errors.is_empty(), "{errno}");
+        }
     }
 }
