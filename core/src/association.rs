@@ -379,6 +379,16 @@ impl Association {
         self.paths.iter()
     }
 
+    /// Packets of the host that wait to be sent.
+    pub(crate) fn waiting(&self) -> usize {
+        self.sending.queue().len()
+    }
+
+    /// Drops a part of the longest queue. Returns `false` if nothing waits.
+    pub(crate) fn make_room(&mut self) -> bool {
+        self.sending.queue_mut().make_room()
+    }
+
     /// Statistics.
     pub(crate) fn status(&self, now: Instant, sessions: bool) -> PeerStatus {
         let fastest = self.paths.validated();

@@ -316,6 +316,14 @@ impl Engine {
         self.flush(now, out);
     }
 
+    /// The host has no buffer left for a packet: drops a part of the longest queue of the peer for
+    /// which most packets wait, so that no session and no peer keeps the others from sending.
+    /// Returns `false` if nothing waits.
+    pub fn make_room(&mut self) -> bool {
+        let longest = self.associations.iter_mut().max_by_key(|association| association.waiting());
+        longest.is_some_and(Association::make_room)
+    }
+
     /// The host refused to send from `local` to `remote`: it has no route, or the link is down. A
     /// path there fails at once instead of after missing answers. Packets move to other paths at
     /// the next [`flush`](Self::flush).

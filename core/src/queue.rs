@@ -335,6 +335,11 @@ impl<T: Burst> SendQueue<T> {
         (entry.head != NONE && behind).then_some(entry.since)
     }
 
+    /// Items in the queue.
+    pub fn len(&self) -> usize {
+        self.items
+    }
+
     /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.items == 0
@@ -382,6 +387,13 @@ impl<T: Burst> SendQueue<T> {
                 break;
             }
         }
+    }
+
+    /// Drops a part of the longest queue, because the memory of its packets is needed. Returns
+    /// `false` if the queue is empty.
+    pub fn make_room(&mut self) -> bool {
+        self.selected = None;
+        self.drop_from_longest()
     }
 
     /// Suppresses CoDel's signals until `until`, because we caused the backlog ourselves (an

@@ -116,15 +116,20 @@ struct Class {
     size: usize,
     limit: usize,
     cursor: usize,
+    /// For how many calls it counts as full without a look.
+    full: u32,
 }
 
 /// Buffers examined before a new one is allocated. Buffers become free nearly in the order of their
 /// allocation, so the first one examined is usually free.
 const PROBES: usize = 8;
+/// Number of calls without a look after one that found no free buffer among all: the look takes
+/// longer than everything else that is done for a packet.
+const FULL: u32 = 64;
 
 impl Class {
     fn new(size: usize, limit: usize) -> Self {
-        Self { buffers: Vec::new(), size, limit, cursor: 0 }
+        Self { buffers: Vec::new(), size, limit, cursor: 0, full: 0 }
     }
 
     /// The index of a free buffer.
@@ -146,6 +151,20 @@ impl Class {
 
     fn buffer(&mut self) -> Option<&mut Arc<[u8]>> {
         let index = self.vacant()?;
+        Some(&mut self.buffers[index])
+    }
+
+    /// As [`buffer`](Self::buffer), but after a look at all buffers that found none free, the next
+    /// [`FULL`] calls do not look.
+    fn buffer_unless_full(&mut self) -> Option<&mut Arc<[u8]>> {
+        if self.full > 0 {
+            self.full -= 1;
+            return None;
+        }
+        let Some(index) = self.vacant() else {
+            self.full = FULL;
+            return None;
+        };
         Some(&mut self.buffers[index])
     }
 }
@@ -188,7 +207,7 @@ impl PacketPool {
         };
         let len = len.min(bytes.len());
         if len <= SMALL_PACKET
-            && let Some(small) = self.small.buffer()
+            && let Some(small) = self.small.buffer_unless_full()
         {
             let copy = Arc::get_mut(small).expect("a vacant buffer has one owner");
             copy[..len].copy_from_slice(&bytes[..len]);
@@ -253,6 +272,17 @@ mod tests {
         let held: Vec<_> = (0..64).map(|n| pool.copy_from(&[n; 40]).expect("free")).collect();
         assert!(held.iter().enumerate().all(|(n, packet)| packet.bytes() == [n as u8; 40]));
         assert!(pool.copy_from(&[0; 9_000]).is_some());
+    }
+
+    #[test]
+    fn full_small_buffers_are_looked_at_again_after_a_while() {
+        let mut pool = PacketPool::new(200, 2);
+        let mut held: Vec<_> = (0..3).map(|n| pool.copy_from(&[n; 40]).expect("free")).collect();
+        held.remove(0);
+        held.extend((0..=FULL).map(|_| pool.copy_from(&[9; 40]).expect("free")));
+        let small: Vec<usize> =
+            (0..held.len()).filter(|at| held[*at].storage.len() == SMALL_PACKET).collect();
+        assert_eq!(small, [0, held.len() - 1]);
     }
 
     #[test]

@@ -289,6 +289,21 @@ fn at_the_bound_the_greedy_session_pays() {
 }
 
 #[test]
+fn room_is_made_by_the_session_that_has_most() {
+    let mut queue = SendQueue::new(1 << 20, 2);
+    queue.push(at(0), 0, Priority::Throughput, Train::single(100));
+    (0..100).for_each(|_| queue.push(at(0), 1, Priority::Throughput, Train::single(100)));
+    assert!(queue.next(at(0)).is_some());
+    assert!(queue.make_room());
+    assert_eq!((queue.len(), queue.flow_bytes(0), queue.flow_bytes(1)), (51, 100, 5_000));
+    assert!(!queue.take(), "what was looked at may be gone");
+    while !queue.is_empty() {
+        assert!(queue.make_room());
+    }
+    assert!(!queue.make_room());
+}
+
+#[test]
 fn tiny_packets_are_bounded_by_their_number() {
     let mut queue = SendQueue::new(256 * 100, 4);
     for id in 0..1_000 {

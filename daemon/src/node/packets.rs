@@ -85,6 +85,7 @@ impl Node {
                     }
                 }
                 Ok(None) => break,
+                Err(ReadError::NoBuffer) if self.engine.make_room() => {}
                 Err(ReadError::NoBuffer) => {
                     self.tun_paused = Some(now + PAUSE);
                     break;
