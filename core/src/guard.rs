@@ -25,6 +25,8 @@ pub(crate) struct View {
     pub(crate) id: u16,
     /// It carries packets unless the guard leaves it out.
     pub(crate) active: bool,
+    /// It works, whether it carries packets or is kept for later.
+    pub(crate) works: bool,
     /// Delivery rate, bytes/s.
     pub(crate) rate: u64,
     /// Arrival time of its slowest packets, µs against a reference that all paths share.
@@ -350,7 +352,7 @@ impl Guard {
         self.entries.retain_mut(|entry| {
             let mattered = matters(entry);
             let view = views.iter().find(|view| view.id == entry.view.id);
-            gone |= mattered && view.is_none_or(|view| !view.active);
+            gone |= mattered && view.is_none_or(|view| !view.works);
             if let Some(view) = view {
                 entry.update(now, view);
             }

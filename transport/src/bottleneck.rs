@@ -144,13 +144,14 @@ pub fn regroup(
     name: impl Fn(usize) -> u16,
     compare: impl Fn(usize, usize) -> Verdict,
 ) {
+    // Of the former groups, only equality matters; a group that has lost its first member takes the
+    // name of its new one.
+    let former = groups.to_vec();
     for path in 0..groups.len() {
-        // Paths before this one have their new groups already. Of the previous groups, only
-        // equality matters; a group that has lost its first member takes the name of its new one.
         let joins = |other: &usize| match compare(*other, path) {
             Verdict::Same => true,
             Verdict::Different => false,
-            Verdict::Unknown => groups[*other] == groups[path],
+            Verdict::Unknown => former[*other] == former[path],
         };
         let first = (0..path).find(joins);
         groups[path] = first.map_or_else(|| name(path), |first| groups[first]);
@@ -255,5 +256,21 @@ mod tests {
         assert_eq!(groups, [10, 11, 10, 11]);
         regroup(&mut groups, name, pairs(&[(1, 3)], Verdict::Different));
         assert_eq!(groups, [10, 11, 12, 11]);
+    }
+
+    #[test]
+    fn a_group_whose_name_changes_stays_together() {
+        let name = |path: usize| path as u16;
+        // Path 1 is found to share the queue of path 0; of path 2 nothing new is known.
+        let mut groups = [0, 1, 1];
+        regroup(&mut groups, name, |a, b| match (a, b) {
+            (0, 1) => Verdict::Same,
+            _ => Verdict::Unknown,
+        });
+        assert_eq!(groups, [0; 3]);
+        // The first member, path 0, is gone.
+        let mut groups = [0, 0];
+        regroup(&mut groups, |path| path as u16 + 1, |_, _| Verdict::Unknown);
+        assert_eq!(groups, [1; 2]);
     }
 }

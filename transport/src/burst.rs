@@ -50,12 +50,9 @@ impl BurstLimit {
     /// `lost` packets were found lost, `rear` of them from the rear half of a burst. What arrived
     /// after them had waited in the queue for `waited`.
     pub(crate) fn on_losses(&mut self, now: Instant, (lost, rear): (u64, u64), waited: Duration) {
-        let BurstParameters { enabled, losses, share, again, .. } = self.parameters;
+        let BurstParameters { enabled, losses, share, .. } = self.parameters;
         if !enabled || waited > QUANTUM {
             return;
-        }
-        if self.halvings > 0 && now.since(self.changed) >= again {
-            self.set(now, self.halvings - 1);
         }
         self.lost += lost;
         self.rear += rear;
@@ -66,6 +63,13 @@ impl BurstLimit {
             self.set(now, self.halvings + 1);
         }
         (self.lost, self.rear) = (0, 0);
+    }
+
+    /// Tries bursts twice as long if it is time.
+    pub(crate) fn refresh(&mut self, now: Instant) {
+        if self.halvings > 0 && now.since(self.changed) >= self.parameters.again {
+            self.set(now, self.halvings - 1);
+        }
     }
 
     fn set(&mut self, now: Instant, halvings: u8) {
@@ -129,9 +133,9 @@ mod tests {
     fn longer_ones_are_tried_again_after_a_while() {
         let mut limit = limit();
         limit.on_losses(at(1), (50, 50), NO_QUEUE);
-        limit.on_losses(at(60), (1, 1), NO_QUEUE);
+        limit.refresh(at(60));
         assert_eq!(limit.quantum(), QUANTUM / 2);
-        limit.on_losses(at(61), (1, 1), NO_QUEUE);
+        limit.refresh(at(61));
         assert_eq!(limit.quantum(), QUANTUM);
     }
 }

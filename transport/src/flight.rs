@@ -544,6 +544,11 @@ impl<C: Content> Flight<C> {
         sent.content.as_ref()
     }
 
+    /// Repairs from now on what is late by `deviations` mean deviations of the RTT; `None`: nothing.
+    pub fn set_early_repair(&mut self, deviations: Option<f64>) {
+        self.early = deviations;
+    }
+
     /// Declares everything in flight lost, because the path has failed.
     pub fn abandon(&mut self, losses: &mut Losses<C>) {
         let from = self.first_in_flight();

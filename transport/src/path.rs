@@ -15,7 +15,7 @@ use crate::challenge::Challenge;
 use crate::congestion::Congestion;
 use crate::content::Content;
 use crate::delay::DelayEstimator;
-use crate::flight::Flight;
+use crate::flight::{Flight, Losses};
 use crate::limiter::Limiter;
 use crate::liveness::{Liveness, MAX_PROBE_INTERVAL};
 use crate::loss::LossMeter;
@@ -132,6 +132,12 @@ pub struct Path<C> {
     loss: LossMeter,
 }
 
+/// Mean deviations of the RTT by which a packet is late that is repaired early. Without congestion
+/// control, losses are the only signal that the sender gets.
+fn early_repair(kind: CongestionControlKind, parameters: &Parameters) -> Option<f64> {
+    (kind != CongestionControlKind::None).then_some(parameters.early_repair.deviations)
+}
+
 impl<C: Content> Path<C> {
     /// A path at `address` that is not validated yet; `local` describes its local end.
     pub fn new(
@@ -142,7 +148,6 @@ impl<C: Content> Path<C> {
         parameters: &Parameters,
         now: Instant,
     ) -> Self {
-        let early = parameters.early_repair.deviations;
         Self {
             id,
             address,
@@ -155,8 +160,7 @@ impl<C: Content> Path<C> {
             metered: false,
             rate_up: None,
             state: PathState::Validating,
-            // Without congestion control, losses are the only signal that the sender gets.
-            flight: Flight::new(now, (kind != CongestionControlKind::None).then_some(early)),
+            flight: Flight::new(now, early_repair(kind, parameters)),
             arrivals: Arrivals::new(),
             replay: ReplayWindow::new(),
             delay: DelayEstimator::default(),
@@ -342,6 +346,14 @@ impl<C: Content> Path<C> {
         let largest = self.max_datagram() as u64;
         self.cc.replace(cc::new(kind, now, largest, &parameters.bbr));
         self.pacer = Pacer::default();
+        self.flight.set_early_repair(early_repair(kind, parameters));
+    }
+
+    /// Declares everything in flight lost, because the path has failed.
+    pub fn abandon(&mut self, losses: &mut Losses<C>) {
+        let before = losses.summary.packets;
+        self.flight.abandon(losses);
+        self.counters.packets_lost += losses.summary.packets - before;
     }
 
     /// The challenge that has to be answered before the path carries packets.

@@ -58,9 +58,11 @@ impl Association {
 /// The guard's view of a path. Those that cost more than `limit` carry nothing, as if on standby.
 fn view(path: &Path, limit: u8) -> View {
     let rtt = path.flight.rtt().smoothed();
+    let works = path.state() == PathState::Active;
     View {
         id: path.id.0,
-        active: path.state() == PathState::Active && path.reserve.cost() <= limit,
+        active: works && path.reserve.cost() <= limit,
+        works,
         rate: path.delivers(),
         late: path.delay.average().unwrap_or(0) + 4 * path.delay.jitter().as_micros() as i64,
         repair: (rtt + path.flight.reordering_window()).as_micros() as i64,

@@ -53,7 +53,7 @@ impl Association {
     pub(super) fn requeue_early(&mut self, index: PathIndex) {
         let path = &mut self.paths[index];
         if !path.works() && path.flight.in_flight() > 0 {
-            path.flight.abandon(&mut self.losses);
+            path.abandon(&mut self.losses);
             self.repair_losses(LossCause::PathFailed);
         }
     }

@@ -95,7 +95,11 @@ impl Association {
         });
         if matches!(to, PathState::Failed | PathState::Abandoned) {
             self.losses.clear();
-            self.paths[index].flight.abandon(&mut self.losses);
+            let path = &mut self.paths[index];
+            match to {
+                PathState::Failed => path.abandon(&mut self.losses),
+                _ => path.flight.abandon(&mut self.losses),
+            }
             self.repair_losses(LossCause::PathFailed);
         }
         if to == PathState::Abandoned {

@@ -58,13 +58,22 @@ impl<F: Fn(&[View], &[u16]) -> u64> World<F> {
     }
 }
 
-const GOOD: View =
-    View { id: 0, active: true, rate: 2_500_000, late: 0, repair: 30_000, lost: 0, carried: 0 };
+const GOOD: View = View {
+    id: 0,
+    active: true,
+    works: true,
+    rate: 2_500_000,
+    late: 0,
+    repair: 30_000,
+    lost: 0,
+    carried: 0,
+};
 
 /// A slower, later path that harms the transfer.
 const BAD: View = View {
     id: 1,
     active: true,
+    works: true,
     rate: 600_000,
     late: 100_000,
     repair: 130_000,
@@ -229,7 +238,7 @@ fn losses_that_end_are_a_reason_to_use_a_path_again() {
 fn all_paths_are_used_at_once_when_a_good_one_goes_or_becomes_slow() {
     let mut world = World::new(&[GOOD, BAD], harm);
     world.run(7);
-    world.views[0].active = false;
+    (world.views[0].active, world.views[0].works) = (false, false);
     world.step(true);
     assert_eq!((world.used(), world.guard.is_narrow()), (vec![1], false));
     assert_eq!(world.verdicts.last().map(|verdict| verdict.left_out), Some(false));
@@ -243,6 +252,19 @@ fn all_paths_are_used_at_once_when_a_good_one_goes_or_becomes_slow() {
     assert_eq!(world.used(), [0, 1]);
     world.run(60);
     assert_eq!(world.used(), [0, 1]);
+}
+
+#[test]
+fn a_dear_path_that_is_not_needed_any_more_is_none_that_failed() {
+    let mut world = World::new(&[GOOD, BAD, View { id: 2, ..GOOD }], harm);
+    world.run(7);
+    assert_eq!(world.used(), [0, 2]);
+    world.views[2].active = false;
+    (0..20).for_each(|_| world.step(false));
+    assert_eq!(world.used(), [0]);
+    world.views[2].active = true;
+    world.run(1);
+    assert_eq!(world.used(), [0, 2]);
 }
 
 #[test]

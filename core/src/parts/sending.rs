@@ -627,8 +627,9 @@ impl Sending {
         if next.first_sent.is_none() {
             return self.queue.set_aside();
         }
-        self.repairs_passed += 1;
-        self.repairs_passed < REPAIRS_PASSED
+        let passed = self.repairs_passed + 1 < REPAIRS_PASSED;
+        self.repairs_passed += usize::from(passed);
+        passed
     }
 
     /// Drops all packets in the retransmission queue that have arrived.

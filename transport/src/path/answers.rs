@@ -26,6 +26,7 @@ impl<C: Content> Path<C> {
     ) {
         self.counters.spurious += progress.spurious;
         self.cc.on_spurious(now, progress.spurious);
+        self.bursts.refresh(now);
         if losses.packets > 0
             && let Some(rtt) = progress.sample.and_then(|sample| sample.rtt)
         {
@@ -87,7 +88,7 @@ impl<C: Content> Path<C> {
         let input = self.input(alone);
         let silence = self.liveness.check(now, &input);
         if silence == Silence::Dead {
-            self.flight.abandon(losses);
+            self.abandon(losses);
         }
         silence
     }
