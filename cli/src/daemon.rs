@@ -248,6 +248,7 @@ pub(crate) fn down(socket: &Path) -> Result<(), Failure> {
         error => error.into(),
     })?;
     let status = mpip_api::status(socket, false);
+    client.wait_up_to(TIMEOUT)?;
     progress::during("mpipd ends", Some(TIMEOUT), || client.request(&Request::Down))?;
     let Ok(status) = status else { return Ok(()) };
     let process = PathBuf::from(format!("/proc/{}", status.pid));

@@ -49,11 +49,13 @@ pub(crate) fn invite(
     let Response::Invitation { invitation } = mpip_api::request(&socket, &request)? else {
         return Err(Failure("expected an invitation of mpipd, got another answer".to_owned()));
     };
-    if invitation.endpoints.iter().all(|endpoint| is_private(endpoint.ip())) {
+    if let [first, ..] = &*invitation.endpoints
+        && invitation.endpoints.iter().all(|endpoint| is_private(endpoint.ip()))
+    {
+        let (name, port) = (wanted.name, first.port());
         eprintln!(
-            "note: every address in the token is a private one. If `{}` comes from elsewhere, name \
-             the public address: `mpip invite {} --endpoint ADDRESS:6182`",
-            wanted.name, wanted.name
+            "note: every address in the token is a private one. If `{name}` comes from elsewhere, \
+             name the public address: `mpip invite {name} --endpoint ADDRESS:{port}`"
         );
     }
     print(&shown(&invitation, wanted.valid, qr))

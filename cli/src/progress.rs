@@ -24,10 +24,15 @@ impl Progress {
     /// Says `what` is waited for, every two seconds.
     pub(crate) fn tell(&mut self, what: &str) {
         if self.start.elapsed() >= self.next {
-            eprintln!("{}", line(what, self.next, self.limit));
+            say(&line(what, self.next, self.limit));
             self.next += INTERVAL;
         }
     }
+}
+
+/// Nobody may be there to read it.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 fn line(what: &str, elapsed: Duration, limit: Option<Duration>) -> String {
@@ -43,10 +48,10 @@ pub(crate) fn during<T>(what: &str, limit: Option<Duration>, act: impl FnOnce() 
             let mut elapsed = Duration::ZERO;
             while waits.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 elapsed += INTERVAL;
-                eprintln!("{}", line(what, elapsed, limit));
+                say(&line(what, elapsed, limit));
             }
         });
-        // The thread ends when `done` goes, also by a panic.
+        // The thread ends when `done` goes.
         let _done = done;
         act()
     })

@@ -52,7 +52,7 @@ pub fn serve(socket: &Socket, asker: Asker) -> io::Result<()> {
 }
 
 fn accept(mut stream: UnixStream, open: &Arc<AtomicUsize>, asker: &Asker) {
-    /// Counts down when the thread of a connection ends, also by a panic.
+    /// Counts down when the thread of a connection ends.
     struct Open(Arc<AtomicUsize>);
     impl Drop for Open {
         fn drop(&mut self) {

@@ -57,17 +57,13 @@ impl Firewall {
         // Before anything is forwarded.
         plan.closed = if plan.forwards() { forwarding.off() } else { [false; 2] };
         nft(&ruleset::all(&plan, &local))?;
-        if plan.forwards() {
-            forwarding.switch_on()?;
-        }
-        let program = std::env::current_exe().map_err(crate::error::system("find mpipd"))?;
-        let mut helper = Command::new(program)
-            .arg("--firewall-helper")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .process_group(0)
-            .spawn()
-            .map_err(crate::error::system("start the helper for nftables"))?;
+        let helper = switch_on(&plan, &mut forwarding);
+        let mut helper = helper.inspect_err(|_| {
+            forwarding.restore();
+            if let Err(error) = nft(&ruleset::left(&plan, &local, found)) {
+                log::warn!("table inet {} is left: {error}", plan.table);
+            }
+        })?;
         let scripts = helper.stdin.take();
         let mut firewall = Self { plan, helper, scripts, local, stays: found, forwarding };
         firewall.tell_end();
@@ -98,10 +94,7 @@ impl Firewall {
 
     /// Tells the helper what is to be there when the daemon is gone.
     fn tell_end(&mut self) {
-        let script = match self.stays && self.plan.locks {
-            true => ruleset::kill_switch(&self.plan, &self.local),
-            false => ruleset::removed(&self.plan),
-        };
+        let script = ruleset::left(&self.plan, &self.local, self.stays);
         self.send("end", &script);
     }
 
@@ -124,6 +117,21 @@ impl Drop for Firewall {
             log::warn!("the helper for nftables: {error}");
         }
     }
+}
+
+/// Has the host forward, if `plan` asks for it, and starts the helper.
+fn switch_on(plan: &Plan, forwarding: &mut Forwarding) -> Result<Child, Error> {
+    if plan.forwards() {
+        forwarding.switch_on()?;
+    }
+    let program = std::env::current_exe().map_err(crate::error::system("find mpipd"))?;
+    Command::new(program)
+        .arg("--firewall-helper")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .map_err(crate::error::system("start the helper for nftables"))
 }
 
 /// The name of the table that a daemon with these settings has; `None` if it needs none.

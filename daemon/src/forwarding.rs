@@ -2,7 +2,9 @@
 //!
 //! Former values are recorded in a file beside the control socket, to be restored even after the
 //! daemon was killed. A host that forwards IPv6 ignores router advertisements unless `accept_ra` is
-//! 2, so interfaces that follow them (1) are set to that.
+//! 2, so interfaces that follow them (1) are set to that. When the switch goes back, the kernel sets
+//! what depends on it anew: interfaces that forwarded on their own do not any more, and redirects of
+//! IPv4 are accepted. That is recorded too.
 
 use std::fs;
 use std::io;
@@ -48,7 +50,9 @@ impl Forwarding {
                 self.changed.push((name, from.to_owned(), to.to_owned()));
             }
         }
-        let lines = self.changed.iter().map(|(name, from, to)| format!("{name} {from} {to}\n"));
+        // What is put back last is first.
+        let lines = lost_when_off().into_iter().chain(self.changed.iter().cloned());
+        let lines = lines.map(|(name, from, to)| format!("{name} {from} {to}\n"));
         let failed = |name: &str, error: io::Error| {
             Error::Firewall(format!("cannot switch forwarding on: `{name}`: {error}"))
         };
@@ -92,6 +96,31 @@ impl Forwarding {
         }
         true
     }
+}
+
+/// What the kernel sets anew when forwarding is switched off again: names, values now, and values
+/// then.
+fn lost_when_off() -> Vec<(String, String, String)> {
+    let mut lost = Vec::new();
+    for (family, switch) in ["ipv4", "ipv6"].into_iter().zip(FORWARDING) {
+        if read(switch).is_ok_and(|value| value != "0") {
+            continue;
+        }
+        let conf = format!("{family}/conf");
+        let links = fs::read_dir(Path::new(SETTINGS).join(&conf)).into_iter().flatten();
+        let links = links.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let forwarding = links
+            .filter(|link| link != "all")
+            .map(|link| (format!("{conf}/{link}/forwarding"), "1", "0"));
+        let redirects =
+            (family == "ipv4").then(|| ("ipv4/conf/all/accept_redirects".to_owned(), "0", "1"));
+        for (name, now, then) in forwarding.chain(redirects) {
+            if read(&name).is_ok_and(|value| value == now) {
+                lost.push((name, now.to_owned(), then.to_owned()));
+            }
+        }
+    }
+    lost
 }
 
 /// The file in which the daemon with this control socket records the former values.

@@ -10,7 +10,7 @@ use std::thread;
 
 use mpip_api::InvitationStatus;
 use mpip_core::{Bucket, Instant, PathAddress, Rate};
-use mpip_crypto::{Mac1Key, Note, ReceivedJoin, Rng};
+use mpip_crypto::{Mac1Key, Note, ReceivedJoin, Rng, Verdict};
 use mpip_net::clock;
 use zeroize::Zeroize;
 
@@ -159,6 +159,7 @@ impl Keeper {
             Joining::Answer(secret, verdict, record) => {
                 match &record {
                     Some(record) => self.add(record),
+                    None if verdict == Verdict::Accepted => {}
                     None => log::warn!("{} may not join: {verdict:?}", from.remote),
                 }
                 request.answer(&mut self.rng, &secret, verdict).to_vec()

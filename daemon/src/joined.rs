@@ -121,7 +121,7 @@ impl Surroundings {
 pub(crate) enum Joining {
     /// No such invitation.
     Unknown,
-    /// The answer, sealed under the secret, and the peer that is to be added.
+    /// The answer, sealed under the secret, and the peer that is to be added, if it is a new one.
     Answer(InvitationSecret, Verdict, Option<Box<Record>>),
 }
 
@@ -173,10 +173,7 @@ impl Records {
         let held: Vec<Prefix> = list
             .iter()
             .filter(|other| other.holds(unix))
-            .flat_map(|other| {
-                let hosts = other.addresses.iter().map(|address| Prefix::host(*address));
-                hosts.chain(other.prefixes.iter().copied())
-            })
+            .flat_map(Record::networks)
             .chain(around.taken.iter().copied())
             .chain(around.own.iter().map(|own| Prefix::host(*own)))
             .collect();
@@ -223,20 +220,21 @@ impl Records {
         };
         let record = &self.list[at];
         let secret = record.secret.clone();
-        let refused = |verdict| Joining::Answer(secret.clone(), verdict, None);
+        let nothing_new = |verdict| Joining::Answer(secret.clone(), verdict, None);
         let Some(key) = request.open(&record.secret, &record.digest) else {
-            return refused(Verdict::Altered);
+            return nothing_new(Verdict::Altered);
         };
         match record.joined {
-            _ if record.removed => return refused(Verdict::Withdrawn),
-            // The answer was lost.
-            Some((used, _)) if used == key => {
-                let record = Box::new(record.clone());
-                return Joining::Answer(secret, Verdict::Accepted, Some(record));
-            }
-            Some(_) => return refused(Verdict::Used),
-            None if unix >= record.expires => return refused(Verdict::Expired),
+            _ if record.removed => return nothing_new(Verdict::Withdrawn),
+            // The answer was lost, or somebody repeats the request.
+            Some((used, _)) if used == key => return nothing_new(Verdict::Accepted),
+            Some(_) => return nothing_new(Verdict::Used),
+            None if unix >= record.expires => return nothing_new(Verdict::Expired),
             None => {}
+        }
+        if let Some(place) = record.place_taken(around) {
+            log::warn!("the invitation of `{}` is void: {place}", record.name);
+            return nothing_new(Verdict::Withdrawn);
         }
         let configured = around.peers.iter().any(|(_, other)| *other == key);
         let joined = self
@@ -244,14 +242,14 @@ impl Records {
             .iter()
             .any(|other| !other.removed && other.joined.is_some_and(|(other, _)| other == key));
         if configured || joined || key == around.public_key {
-            return refused(Verdict::KeyInUse);
+            return nothing_new(Verdict::KeyInUse);
         }
         let mut list = self.list.clone();
         list[at].joined = Some((key, unix));
         let record = list[at].clone();
         if let Err(error) = self.replace(list) {
             log::error!("{error}");
-            return refused(Verdict::NotStored);
+            return nothing_new(Verdict::NotStored);
         }
         Joining::Answer(secret, Verdict::Accepted, Some(Box::new(record)))
     }

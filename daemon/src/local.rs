@@ -1,6 +1,6 @@
 //! The local addresses of paths and their sockets, and how they change with the host.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -229,8 +229,7 @@ impl LocalAddresses {
                     continue;
                 }
                 match self.bind(&usable, port) {
-                    Ok(Some(added)) => changes.added.push(added),
-                    Ok(None) => {}
+                    Ok(added) => changes.added.push(added),
                     Err(error) if port.required => changes.failed.push(error),
                     Err(error) => self.go_without(SocketAddr::new(usable.ip, port.number), &error),
                 }
@@ -248,17 +247,9 @@ impl LocalAddresses {
         ports.map(|port| Port { required: port.required || by_name, ..*port }).collect()
     }
 
-    /// Opens a socket; `None` if there are no more ids.
-    fn bind(
-        &mut self,
-        usable: &Usable,
-        port: Port,
-    ) -> Result<Option<(LocalAddress, Socket)>, BindError> {
-        let Some(following) = self.next_id.checked_add(1) else {
-            log::error!("addresses came and went 65535 times, no more can be added: restart mpipd");
-            return Ok(None);
-        };
-        let id = LocalId(self.next_id);
+    /// Opens a socket.
+    fn bind(&mut self, usable: &Usable, port: Port) -> Result<(LocalAddress, Socket), BindError> {
+        let id = self.free_id();
         let config = SocketConfig {
             id,
             interface: Some(usable.interface.clone()),
@@ -276,7 +267,7 @@ impl LocalAddresses {
                 (Socket::Tcp(Arc::new(TcpSocket::bind(&config)?)), config.address)
             }
         };
-        self.next_id = following;
+        self.next_id = id.0.wrapping_add(1);
         let address = LocalAddress {
             id,
             interface: usable.interface.clone(),
@@ -285,7 +276,20 @@ impl LocalAddresses {
             encapsulation: port.encapsulation,
         };
         self.open.push(Open { link: usable.link, address: address.clone() });
-        Ok(Some((address, socket)))
+        Ok((address, socket))
+    }
+
+    /// The id of a new socket. Those of closed ones are used again after all others. No process has
+    /// as many sockets as there are ids.
+    fn free_id(&self) -> LocalId {
+        let retired = self.retired.iter().map(|retired| &retired.open);
+        let used: BTreeSet<u16> =
+            self.open.iter().chain(retired).map(|open| open.address.id.0).collect();
+        let mut id = self.next_id;
+        while used.contains(&id) {
+            id = id.wrapping_add(1);
+        }
+        LocalId(id)
     }
 
     /// Logs, once for each address, that it has no paths by TCP.
@@ -559,6 +563,19 @@ mod tests {
 
         let gone = local.refresh(Instant::ZERO, &[], &[], 9);
         assert_eq!((gone.removed.len(), local.list().len()), (1, 0));
+    }
+
+    #[test]
+    fn ids_are_used_again_after_all_others_and_never_twice_at_once() {
+        let mut local = local(None, &[]);
+        let addresses = [address(1, "127.0.0.1/8"), address(1, "127.0.0.2/8")];
+        let links = [link(1, "lo")];
+        local.next_id = u16::MAX;
+        let first = local.refresh(Instant::ZERO, &links, &addresses[..1], 9);
+        assert_eq!(first.added[0].0.id, LocalId(u16::MAX));
+        local.next_id = u16::MAX;
+        let second = local.refresh(Instant::ZERO, &links, &addresses, 9);
+        assert_eq!((second.added.len(), second.added[0].0.id), (1, LocalId(0)));
     }
 
     #[test]

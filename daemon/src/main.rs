@@ -35,32 +35,35 @@ fn act(arguments: &Arguments) -> Result<ExitCode, Box<dyn std::error::Error>> {
     }
     let config = arguments.config.as_deref().expect("clap requires it");
     if arguments.print_socket {
-        println!("{}", config::control_socket(config)?.display());
+        say(&config::control_socket(config)?.display().to_string())?;
         return Ok(ExitCode::SUCCESS);
     }
     let settings = config::load(config)?;
     if arguments.check {
         let (peers, rules) = (settings.peers.len(), settings.rules.len());
-        println!(
-            "{}: valid: interface {}, {peers} peers, {rules} rules",
-            config.display(),
-            settings.interface
-        );
+        let (file, interface) = (config.display(), &settings.interface);
+        say(&format!("{file}: valid: interface {interface}, {peers} peers, {rules} rules"))?;
         return Ok(ExitCode::SUCCESS);
     }
     if arguments.clean_up {
         let interface = &settings.interface;
         match mpip_daemon::clean_up(&settings)?.as_deref() {
             None => {}
-            Some([]) => println!("{interface}: what a former mpipd left is removed"),
+            Some([]) => say(&format!("{interface}: what a former mpipd left is removed"))?,
             Some(refused) => {
-                println!("{interface}: packets to {} are not refused any more", listed(refused));
+                let refused = listed(refused);
+                say(&format!("{interface}: packets to {refused} are not refused any more"))?;
             }
         }
         return Ok(ExitCode::SUCCESS);
     }
     mpip_daemon::run(settings, arguments.qlog.as_deref())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a line to standard output.
+fn say(line: &str) -> std::io::Result<()> {
+    writeln!(std::io::stdout(), "{line}")
 }
 
 fn examine(arguments: &Arguments) -> Result<ExitCode, Box<dyn std::error::Error>> {

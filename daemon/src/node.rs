@@ -53,6 +53,9 @@ const RECEIVE_BATCH: usize = 16;
 /// again.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(20);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// How often at most all routes are listed because the kernel dropped notices. With a full table of
+/// the Internet that takes 0.1 s, and as many may change as fast as they are listed.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often is looked whether sessions still use an address that its interface lost.
 const PIN_INTERVAL: Duration = Duration::from_secs(1);
@@ -160,8 +163,9 @@ pub(crate) struct Node {
 struct Refresh {
     last: Instant,
     due: Option<Instant>,
-    /// Notices were lost since.
+    /// Notices were lost since, and when all is listed again because of that at the soonest.
     lost: bool,
+    look_at: Instant,
     /// When the engine is told that routes changed, which is as seldom.
     routes: Option<Instant>,
     routes_told: Instant,
@@ -213,15 +217,15 @@ fn allowed_prefixes(peers: &[PeerConfig]) -> Vec<Vec<String>> {
 
 impl Node {
     /// Sets up the host and the engine; sources are added to `poller`. What `monitor` tells of that
-    /// is read. `plain` takes the packets that leave as plain IP although they were captured.
+    /// is read. `tun` is the device. `plain` takes the packets that leave as plain IP although they were captured.
     pub(crate) fn start(
         settings: Settings,
+        tun: Tun,
         plain: PlainSender,
         poller: &Poller,
         monitor: &mut Monitor,
     ) -> Result<Self, Error> {
-        let tun =
-            Arc::new(Tun::open(&settings.interface).map_err(|error| Error::tun(&settings, error))?);
+        let tun = Arc::new(tun);
         let network = Network::set_up(&settings)?;
         // Before the first listing, so that no change is missed.
         monitor.read(drop)?;
@@ -284,7 +288,14 @@ impl Node {
             host_addresses: Vec::new(),
             networks: Vec::new(),
             leaving: BTreeSet::new(),
-            refresh: Refresh { last: now, due: None, lost: false, routes: None, routes_told: now },
+            refresh: Refresh {
+                last: now,
+                due: None,
+                lost: false,
+                look_at: now,
+                routes: None,
+                routes_told: now,
+            },
             broken_frames: 0,
             events: Events::default(),
             pins,
@@ -411,7 +422,6 @@ impl Node {
         let (links, addresses) = self.network.host_mut().inventory()?;
         let device = self.network.host().link_index();
         let changes = self.local.refresh(now, &links, &addresses, device);
-        self.refresh.last = now;
         let retry = (!changes.failed.is_empty()).then_some(now + RETRY_INTERVAL);
         self.refresh.due = retry.into_iter().chain(self.local.next_timeout()).min();
         let unix_time = clock::unix_time();
@@ -466,8 +476,19 @@ impl Node {
             let due = now + PIN_INTERVAL;
             self.refresh.due = Some(self.refresh.due.map_or(due, |other| other.min(due)));
         }
-        let lost = std::mem::take(&mut self.refresh.lost);
+        let may_look = self.refresh.look_at <= now;
+        let lost = self.refresh.lost && may_look;
+        self.refresh.lost &= !may_look;
         self.network.follow(now, &links, self.own_addresses(), lost);
+        // What this takes is no part of the interval.
+        self.refresh.last = clock::now();
+        if lost {
+            self.refresh.look_at = self.refresh.last + LOOK_INTERVAL;
+        }
+        if self.refresh.lost {
+            let due = self.refresh.look_at;
+            self.refresh.due = Some(self.refresh.due.map_or(due, |other| other.min(due)));
+        }
         Ok(changes)
     }
 

@@ -55,6 +55,8 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
     };
     // Also without a peer in host mode: one may come.
     let plain = plain_sender(settings.host_mode.mark, settings.gives_back());
+    // Before the firewall, so that the table of a daemon that has the device stays as it is.
+    let tun = Tun::open(&settings.interface).map_err(|error| Error::tun(&settings, error))?;
     let firewall = Firewall::start(&settings)?;
     privileges::keep_net_admin(needs).map_err(system("give up privileges"))?;
 
@@ -77,7 +79,7 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
     let opportunistic = settings.opportunistic.as_ref();
     let file = std::path::absolute(&settings.file).map_err(system("find the directory"))?;
     let noticed = opportunistic.map(|settings| settings.engine.prefixes.clone());
-    let mut node = Node::start(settings, plain.unwrap_or_default(), &poller, &mut monitor)?;
+    let mut node = Node::start(settings, tun, plain.unwrap_or_default(), &poller, &mut monitor)?;
     node.open(door, firewall);
     for (peer, file) in traces.into_iter().flatten() {
         node.trace(&peer, file);
@@ -162,7 +164,7 @@ fn serve(node: &mut Node, sources: &mut Sources) -> Result<Vec<Waiting>, Error> 
         if ready.is_empty() && idle.is_some() && node.help() {
             node.threads_ready(clock::now());
         }
-        let mut ending = None;
+        let mut ending: Option<Vec<Waiting>> = None;
         for readiness in &ready {
             // Once a source, not once a wait: what one source's batch takes would else be missing
             // from the round-trip times that the next one's feedback shows.
@@ -175,8 +177,8 @@ fn serve(node: &mut Node, sources: &mut Sources) -> Result<Vec<Waiting>, Error> 
                     node.network_changed(now, changes);
                 }
                 Token::Signals => {
-                    if let Some(signal) = next_signal(&sources.signals, &sources.asker)? {
-                        ending = signal;
+                    if take_signals(&sources.signals, &sources.asker)? {
+                        ending.get_or_insert_default();
                     }
                 }
                 Token::Handshakes => node.handshakes_ready(now),
@@ -196,12 +198,12 @@ fn serve(node: &mut Node, sources: &mut Sources) -> Result<Vec<Waiting>, Error> 
     }
 }
 
-/// Takes signals: whether one of them ends the daemon.
-fn next_signal(signals: &Signals, asker: &Asker) -> Result<Option<Option<Vec<Waiting>>>, Error> {
-    let mut end = None;
+/// Takes signals. Returns whether one of them ends the daemon.
+fn take_signals(signals: &Signals, asker: &Asker) -> Result<bool, Error> {
+    let mut end = false;
     while let Some(signal) = signals.read().map_err(system("read a signal"))? {
         match signal {
-            Signal::Terminate => end = Some(Some(Vec::new())),
+            Signal::Terminate => end = true,
             Signal::Reload => reload(asker.clone()),
         }
     }

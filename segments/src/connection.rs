@@ -23,6 +23,10 @@ const SYN_RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_
 const SYN_PATIENCE: Duration = Duration::from_secs(10);
 /// Time without an answer to sent data after which the opener opens a new connection.
 const SILENCE: Duration = Duration::from_secs(3);
+/// Rounds without an acknowledgement after which the opener opens a new connection. A round begins
+/// when data is sent, and ends when the peer is heard at least `SILENCE / ROUNDS` later. With two,
+/// neither a loss before a pause nor an acknowledgement that left before the data came is a reason.
+const ROUNDS: u32 = 2;
 /// Time without an authenticated datagram before a SYN of the peer is answered. A firewall would
 /// follow the numbers of the answer, and the SYN may be forged. Range: 0.6 to 3 s, because a path
 /// in use brings a datagram every 300 ms, and a restarted peer repeats its SYN after 1 s.
@@ -88,6 +92,10 @@ pub(crate) struct Connection {
     next: u32,
     /// The highest acknowledgement of our sequence numbers.
     acknowledged: u32,
+    /// When the current round began, see [`ROUNDS`].
+    round: Option<Instant>,
+    /// Rounds that have ended since `acknowledged` advanced.
+    rounds: u32,
     /// The next sequence number expected from the peer.
     expected: u32,
     /// The peer's newest timestamp, if both send timestamps.
@@ -122,6 +130,8 @@ impl Connection {
             initial,
             next: initial.wrapping_add(1),
             acknowledged: initial.wrapping_add(1),
+            round: None,
+            rounds: 0,
             expected: 0,
             echo: None,
             echoed: timestamp(now, origin),
@@ -183,13 +193,11 @@ impl Connection {
         (self.state == State::SynSent).then_some(self.initial)
     }
 
-    /// Whether a new connection is needed to send: data was not answered, perhaps because a
-    /// middlebox has forgotten this one.
-    fn is_dead(&self, now: Instant) -> bool {
-        self.opener
-            && self.state == State::Open
-            && self.sent > self.heard
-            && now.since(self.heard) >= SILENCE
+    /// Whether a new connection is needed to send: data was not answered, or not acknowledged while
+    /// the peer was heard, perhaps because a middlebox has forgotten this one.
+    pub(crate) fn is_dead(&self, now: Instant) -> bool {
+        let silent = self.sent > self.heard && now.since(self.heard) >= SILENCE;
+        self.opener && self.is_open() && (silent || self.rounds >= ROUNDS)
     }
 
     /// Whether the peer has used the connection lately.
@@ -223,6 +231,7 @@ impl Connection {
         }
         if len > 0 {
             self.sent = now;
+            self.round.get_or_insert(now);
         }
         Header {
             sequence,
@@ -291,10 +300,25 @@ impl Connection {
     pub(crate) fn on_authenticated(&mut self, now: Instant, header: &Header, len: usize) {
         self.heard = now;
         self.expected = newer(self.expected, header.sequence.wrapping_add(len as u32));
-        self.acknowledged = newer(self.acknowledged, header.acknowledgement);
+        self.on_acknowledgement(now, header.acknowledgement);
         if let (Some(echo), Some((value, echoed))) = (&mut self.echo, header.timestamps) {
             *echo = newer(*echo, value);
             self.echoed = newer(self.echoed, echoed);
+        }
+    }
+
+    /// The peer acknowledges the end of what arrived, whatever was lost before. So its number stays
+    /// the same only while nothing arrives.
+    fn on_acknowledgement(&mut self, now: Instant, number: u32) {
+        if is_newer(number, self.acknowledged) {
+            self.acknowledged = number;
+            self.round = None;
+            self.rounds = 0;
+        } else if number == self.acknowledged
+            && self.round.is_some_and(|began| now.since(began) >= SILENCE / ROUNDS)
+        {
+            self.round = None;
+            self.rounds += 1;
         }
     }
 

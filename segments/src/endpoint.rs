@@ -334,8 +334,14 @@ impl Endpoint {
             if let Some(connection) = pool.get_mut(place.index) {
                 match intact {
                     true => connection.on_authenticated(now, header, payload.len()),
-                    false => return connection.on_proof(now),
+                    false => connection.on_proof(now),
                 }
+                if !connection.is_dead(now) {
+                    self.give_up_syn(from);
+                }
+            }
+            if !intact {
+                return;
             }
         }
         let Some(connection) = self.pool_mut(place.kind).get_mut(place.index) else { return };
@@ -406,7 +412,6 @@ impl Endpoint {
     /// `from`.
     fn confirm(&mut self, now: Instant, from: SocketAddr, place: Place) -> Place {
         if place.kind == Kind::Confirmed {
-            self.give_up_syn(from);
             return place;
         }
         let pool = self.pool_mut(place.kind);

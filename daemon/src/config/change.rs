@@ -116,7 +116,9 @@ impl Changeable {
     /// Whether `interface` is one that the settings name.
     pub(crate) fn names(&self, interface: &str) -> bool {
         let listed = self.path_interfaces.iter().flatten().any(|name| name == interface);
-        listed || self.path_states.contains_key(interface)
+        listed
+            || self.path_states.contains_key(interface)
+            || self.path_properties.contains_key(interface)
     }
 
     /// The rules with the names of interfaces in place of labels.

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use mpip_core::PeerConfig;
+use mpip_core::{PeerConfig, Prefix};
 use mpip_crypto::PublicKey;
 use toml::Spanned;
 
@@ -63,6 +63,19 @@ pub(super) fn resolve(
     for peer in &joined {
         let same =
             |other: &&PeerConfig| other.name == peer.name || other.public_key == peer.public_key;
+        let network = |prefix: &&Prefix| {
+            let taken = |other: &PeerConfig| other.allowed_prefixes.contains(*prefix);
+            context.peers.iter().any(taken)
+        };
+        if let Some(prefix) = peer.allowed_prefixes.iter().find(network) {
+            let message = format!(
+                "{prefix} belongs to the peer `{}`, which has joined by an invitation (`{}`), and \
+                 to a [[peer]] too: expected each prefix once",
+                peer.name,
+                peers_file.display()
+            );
+            problems.add(&span, message);
+        }
         if context.peers.iter().any(|other| same(&other)) {
             let message = format!(
                 "peer `{}` has joined by an invitation (`{}`) and is in the configuration too: \

@@ -58,13 +58,20 @@ fn address(text: &Spanned<String>, problems: &mut Problems<'_>) -> Option<Interf
         Prefix::new(address, prefix_len)?;
         Some(InterfaceAddress { address, prefix_len })
     });
-    parsed.or_else(|| {
+    let Some(parsed) = parsed else {
         let message = format!(
             "addresses: expected an address with its prefix length like 10.77.0.1/24, found `{}`",
             text.get_ref()
         );
-        problems.none(&text.span(), message)
-    })
+        return problems.none(&text.span(), message);
+    };
+    let address = parsed.address;
+    if address.is_unspecified() || address.is_loopback() || address.is_multicast() {
+        let message =
+            format!("addresses: expected a unicast address of this node, found {address}");
+        return problems.none(&text.span(), message);
+    }
+    Some(parsed)
 }
 
 /// The interfaces that the `[[path]]` sections name, unless they are off; `None` if no section is

@@ -113,9 +113,9 @@ impl Settings {
     }
 
     /// Whether the daemon keeps the permission to open raw sockets, for paths by TCP. Without any
-    /// peer it does: the first one comes while it runs.
+    /// peer, and as a gateway, it does: peers come while it runs.
     pub(crate) fn needs_raw_sockets(&self) -> bool {
-        self.peers.is_empty() || self.permits(Encapsulation::Tcp)
+        self.peers.is_empty() || self.gateway.is_some() || self.permits(Encapsulation::Tcp)
     }
 
     /// The settings of peers that are found, if any are.

@@ -225,7 +225,8 @@ impl Asker {
         let mut terms = None;
         let result = self.load_and_ask(&self.alone(), &mut terms);
         if let Err(reason) = &result {
-            reason.lines().for_each(|line| log::error!("reload: {line}"));
+            // One record, so that none of its lines is left out as a repetition.
+            log::error!("reload: {}", reason.trim_end().replace('\n', "\nreload: "));
         }
         if let (Ok(_), Some(jobs), Some(terms)) = (&result, &self.jobs, terms) {
             let _ = jobs.send(Job::Follow { terms: Box::new(terms) });

@@ -51,10 +51,18 @@ impl Plan {
     }
 }
 
-/// The table of the daemon with the device `interface`, in characters that `nft` takes.
+/// The table of the daemon with the device `interface`, in characters that `nft` takes. Each device
+/// has another one: no device has a slash in its name.
 fn table(interface: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-    format!("mpip_{}", interface.chars().map(plain).collect::<String>())
+    let mut table = "mpip_".to_owned();
+    for byte in interface.bytes() {
+        match byte {
+            b'-' | b'_' | b'.' => table.push(byte.into()),
+            _ if byte.is_ascii_alphanumeric() => table.push(byte.into()),
+            _ => _ = write!(table, "/{byte:02x}"),
+        }
+    }
+    table
 }
 
 /// No table.
@@ -76,9 +84,13 @@ pub(super) fn all(plan: &Plan, local: &BTreeSet<Prefix>) -> String {
     text + "}\n"
 }
 
-/// The kill switch alone, in place of what there is.
-pub(super) fn kill_switch(plan: &Plan, local: &BTreeSet<Prefix>) -> String {
-    head(plan) + &lock(plan, local) + "}\n"
+/// What is left without a daemon: the kill switch alone if what refuses packets `stays`, otherwise
+/// no table.
+pub(super) fn left(plan: &Plan, local: &BTreeSet<Prefix>, stays: bool) -> String {
+    match stays && plan.locks {
+        true => head(plan) + &lock(plan, local) + "}\n",
+        false => removed(plan),
+    }
 }
 
 fn head(plan: &Plan) -> String {
@@ -174,13 +186,13 @@ mod tests {
         let local = BTreeSet::from(["198.18.1.0/24".parse().expect("valid")]);
         let gateway = Plan { gateway: Some(true), closed: [true, false], ..plan() };
         let text = all(&gateway, &local);
-        assert!(text.starts_with("table inet mpip_mpip_0\ndelete table inet mpip_mpip_0\n"));
+        assert!(text.starts_with("table inet mpip_mpip-0\ndelete table inet mpip_mpip-0\n"));
         assert!(text.contains("iifname \"mpip-0\" oifname != { \"mpip-0\", \"lo\" } masquerade"));
         assert!(text.contains("meta nfproto ipv4 iifname != \"mpip-0\""), "{text}");
         assert!(!text.contains("nfproto ipv6") && !text.contains("reject"), "{text}");
 
         let locked = Plan { locks: true, ..gateway };
-        let rest = kill_switch(&locked, &local);
+        let rest = left(&locked, &local, true);
         assert!(rest.contains("elements = { 198.18.1.0/24 }") && rest.contains("& 0x800 == 0x800"));
         assert!(!rest.contains("masquerade"), "after a crash nothing is forwarded: {rest}");
         assert!(all(&locked, &local).contains("masquerade"));
@@ -193,6 +205,7 @@ mod tests {
     /// No part of a name is understood as more than a name.
     #[test]
     fn a_name_cannot_end_its_rule() {
-        assert_eq!(table("a;b{ }"), "mpip_a_b___");
+        assert_eq!(table("a;b{ }"), "mpip_a/3bb/7b/20/7d");
+        assert_ne!(table("mpip-0"), table("mpip_0"));
     }
 }

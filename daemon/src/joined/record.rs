@@ -6,6 +6,8 @@ use mpip_api::KnownPeer;
 use mpip_core::{PeerConfig, Policy, Prefix};
 use mpip_crypto::{InvitationSecret, PublicKey};
 
+use super::Surroundings;
+
 /// An invitation, and the peer that it became.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
@@ -30,15 +32,30 @@ impl Record {
         !self.removed && (self.joined.is_some() || unix < self.expires)
     }
 
+    /// What of the configuration has taken its place since it was invited, if anything has.
+    pub(super) fn place_taken(&self, around: &Surroundings) -> Option<String> {
+        if around.peers.iter().any(|(name, _)| *name == self.name) {
+            return Some("a [[peer]] of the configuration has its name".to_owned());
+        }
+        let own = |prefix: &Prefix| around.own.iter().any(|own| Prefix::host(*own) == *prefix);
+        let prefix = self.networks().find(|prefix| around.taken.contains(prefix) || own(prefix))?;
+        Some(format!("{prefix} is in the configuration now"))
+    }
+
+    /// Its inner addresses, and the networks behind it.
+    pub(super) fn networks(&self) -> impl Iterator<Item = Prefix> {
+        let hosts = self.addresses.iter().map(|address| Prefix::host(*address));
+        hosts.chain(self.prefixes.iter().copied())
+    }
+
     /// The peer, if it has joined. It may reach what `reaches` says.
     pub(crate) fn peer(&self, reaches: &[Prefix]) -> Option<PeerConfig> {
         let (public_key, _) = self.joined.filter(|_| !self.removed)?;
-        let hosts = self.addresses.iter().map(|address| Prefix::host(*address));
         Some(PeerConfig {
             name: self.name.clone(),
             public_key,
             preshared_key: self.secret.preshared_key(),
-            allowed_prefixes: hosts.chain(self.prefixes.iter().copied()).collect(),
+            allowed_prefixes: self.networks().collect(),
             host_mode: false,
             reaches: reaches.to_vec(),
             policy: Policy::Require,

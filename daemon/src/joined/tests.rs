@@ -51,10 +51,14 @@ fn join(
 ) -> Option<Verdict> {
     let request = JoinRequest::new(&mut Rng::new([9; 32]), invitation, &own);
     let received = ReceivedJoin::new(request.datagram(), &Mac1Key::of(&key(1))).expect("to us");
+    let joined = |records: &Records| -> Vec<Option<PublicKey>> {
+        records.list.iter().map(|record| record.joined.map(|(key, _)| key)).collect()
+    };
+    let before = joined(records);
     match records.join(at, &received, &around()) {
         Joining::Unknown => None,
         Joining::Answer(_, verdict, record) => {
-            assert_eq!(record.is_some(), verdict == Verdict::Accepted);
+            assert_eq!(record.is_some(), joined(records) != before, "only who is new is added");
             Some(verdict)
         }
     }
@@ -119,6 +123,28 @@ fn an_altered_token_a_known_key_and_a_stranger_are_refused() {
     assert_eq!(join(&mut records, NOW, &invitation, key(5)), Some(Verdict::Accepted));
     let second = invite(&mut records, NOW, "phone");
     assert_eq!(join(&mut records, NOW, &second, key(5)), Some(Verdict::KeyInUse), "laptop");
+}
+
+#[test]
+fn an_invitation_is_void_once_the_configuration_has_its_name_or_address() {
+    let directory = Directory::new();
+    let mut records = open(&directory);
+    let invitation = invite(&mut records, NOW, "laptop");
+    let request = JoinRequest::new(&mut Rng::new([9; 32]), &invitation, &key(5));
+    let mut verdict = |around: &Surroundings| {
+        let received = ReceivedJoin::new(request.datagram(), &Mac1Key::of(&key(1))).expect("to us");
+        match records.join(NOW, &received, around) {
+            Joining::Answer(_, verdict, _) => verdict,
+            Joining::Unknown => panic!("it is known"),
+        }
+    };
+    let mut named = around();
+    named.peers.push(("laptop".to_owned(), key(7)));
+    assert_eq!(verdict(&named), Verdict::Withdrawn);
+    let mut taken = around();
+    taken.taken.push(Prefix::host(invitation.addresses[1].0));
+    assert_eq!(verdict(&taken), Verdict::Withdrawn);
+    assert_eq!(verdict(&around()), Verdict::Accepted);
 }
 
 #[test]

@@ -136,6 +136,7 @@ impl Node {
             self.network.forget_peer(peer);
         }
         self.follow_captures(now);
+        let was_active = self.network.is_active();
         self.network.reconfigure(now, &to);
         self.settings.follow(&to);
         if let Some(found) = to.found.clone()
@@ -147,7 +148,9 @@ impl Node {
         if interfaces != self.in_force.changeable().interfaces() {
             self.engine.handle_command(now, Command::Interfaces(interfaces));
         }
-        if self.local.reconfigure(&to) {
+        let changed = self.local.reconfigure(&to);
+        // What is captured first has its reverse path filters loosened.
+        if changed || self.network.is_active() != was_active {
             for error in self.refresh(now, poller)?.failed {
                 log::warn!("{error}; trying again");
             }

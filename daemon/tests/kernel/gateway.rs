@@ -91,7 +91,14 @@ impl World {
     fn state(host: &Host) -> String {
         let settings = ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"];
         let advertised = ["net.ipv6.conf.all.accept_ra", "net.ipv6.conf.eth0.accept_ra"];
-        let settings = host.exec("sysctl", &[&settings[..], &advertised[..]].concat());
+        // The kernel changes these with the first two.
+        let with_them = [
+            "net.ipv4.conf.all.accept_redirects",
+            "net.ipv4.conf.eth1.forwarding",
+            "net.ipv6.conf.eth1.forwarding",
+        ];
+        let all = [&settings[..], &advertised[..], &with_them[..]].concat();
+        let settings = host.exec("sysctl", &all);
         host.state() + &settings + &host.nft_output(&["list", "tables"])
     }
 }
@@ -170,6 +177,10 @@ fn what_a_killed_gateway_left_is_gone_at_once_and_forwarding_with_the_next_end()
         return;
     }
     let world = World::new("gw-kill");
+    world.b.sysctl("net/ipv4/conf/all/accept_redirects", "0");
+    for family in ["ipv4", "ipv6"] {
+        world.b.sysctl(&format!("net/{family}/conf/eth1/forwarding"), "1");
+    }
     let before = World::state(&world.b);
     let mut gateway = world.gateway();
     assert!(world.b.nft_output(&["list", "tables"]).contains("mpip_mpip0"));
@@ -201,6 +212,39 @@ fn what_a_killed_gateway_left_is_gone_at_once_and_forwarding_with_the_next_end()
     let said = world.b.exec(env!("CARGO_BIN_EXE_mpipd"), &arguments);
     assert!(said.starts_with("mpip0: "), "{said}");
     assert_eq!(World::state(&world.b), before);
+}
+
+#[test]
+fn a_start_that_fails_leaves_the_firewall_as_it_was() {
+    if !can_run(&PROGRAMS) {
+        return;
+    }
+    let world = World::new("gw-fail");
+    let World { a, b, .. } = &world;
+    let tables = |host: &Host| host.nft_output(&["list", "ruleset"]);
+    let client = world.client("");
+    let locked = tables(a);
+    assert!(locked.contains("mpip_mpip0"));
+    // Another socket, so that it does not find the one that runs; the device is the same.
+    let file = world.directory.path().join("1.toml");
+    let text = fs::read_to_string(&file).expect("readable");
+    let other = text.replace("1.sock", "other.sock").replace("default_route = true", "");
+    fs::write(&file, other).expect("writable");
+    let mut second = Daemon::spawn_file(a, &world.directory, 3, &file);
+    assert!(!second.wait());
+    assert!(second.log().contains("unused interface name"), "{}", second.log());
+    assert_eq!(tables(a), locked, "the kill switch of the first one");
+    drop(client);
+
+    // Forwarding cannot be switched on: the record of its former value has no place.
+    let before = World::state(b);
+    let file = world.write(2, "default_route = true", "[router]\ninterfaces = ['eth9']\n");
+    let record = world.directory.path().join("2.sock.forwarding");
+    fs::create_dir(&record).expect("free");
+    let mut failing = Daemon::spawn_file(b, &world.directory, 2, &file);
+    assert!(!failing.wait());
+    assert!(failing.log().contains("cannot switch forwarding on"), "{}", failing.log());
+    assert_eq!(World::state(b), before);
 }
 
 /// The daemon's process, as it says itself.

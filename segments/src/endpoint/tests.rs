@@ -381,6 +381,127 @@ fn who_opened_a_connection_opens_another_when_nothing_comes() {
     assert_eq!(pair.ends[1].connections(), 1);
 }
 
+impl Pair {
+    /// A firewall has forgotten the connection and drops what the client sends, while the server
+    /// probes every half second. Returns when the client's SYN of another connection is on the
+    /// wire, with the time that it took.
+    fn forgotten() -> (Self, Duration) {
+        let mut pair = Self::established();
+        let mut time = Duration::ZERO;
+        while flags(&pair.wire) != [flag::SYN] {
+            assert!(time < SECOND * 20, "the connection is never replaced");
+            pair.wire.clear();
+            pair.wait(SECOND / 2);
+            time += SECOND / 2;
+            pair.send(1, b"probe");
+            pair.settle();
+            pair.send(0, b"feedback");
+        }
+        (pair, time)
+    }
+
+    /// Sends a datagram, which arrives on the connection that exists.
+    fn send_on(&mut self, end: usize, datagram: &[u8]) {
+        self.send(end, datagram);
+        assert_eq!(flags(&self.wire), [flag::ACK | flag::PSH]);
+        self.settle();
+        assert_eq!(self.received[1 - end].last().expect("some"), datagram);
+    }
+}
+
+#[test]
+fn who_opened_a_connection_opens_another_when_nothing_that_it_sends_arrives() {
+    let (mut pair, time) = Pair::forgotten();
+    assert!((SECOND * 3..SECOND * 4).contains(&time), "{time:?}");
+    // What the server sends on the former one does not end the opening.
+    pair.send(1, b"probe");
+    let probe = pair.wire.pop_back().expect("sent");
+    pair.deliver(probe);
+    assert_eq!(flags(&pair.wire), [flag::SYN]);
+    pair.settle();
+    assert_eq!(pair.received[1], [b"first".to_vec(), b"feedback".to_vec()]);
+    pair.send_on(1, b"back");
+    assert_eq!(pair.ends.each_ref().map(Endpoint::connections), [1, 1]);
+}
+
+#[test]
+fn a_late_acknowledgement_ends_the_opening_of_another_connection() {
+    let (mut pair, _) = Pair::forgotten();
+    let syn = pair.wire.pop_front().expect("one");
+    let next = pair.ends[0].pool(Kind::Confirmed).with(&server()).expect("open").next();
+    let header = Header { acknowledgement: next, ..pair.header(1) };
+    pair.deliver(Sent { from: server(), header, payload: b"\0\x04late".to_vec() });
+    assert_eq!(flags(&pair.wire), [flag::ACK | flag::PSH], "what has waited");
+    pair.settle();
+    assert_eq!(pair.received[1].last().expect("some"), b"feedback");
+    pair.deliver(syn);
+    assert!(pair.wire.is_empty(), "the former one is in use");
+    assert_eq!(pair.ends.each_ref().map(Endpoint::connections), [1, 1]);
+}
+
+#[test]
+fn a_connection_that_is_quiet_in_one_direction_is_not_replaced() {
+    for end in 0..2 {
+        let mut pair = Pair::established();
+        for round in 1..=200 {
+            pair.wait(SECOND / 20);
+            pair.send_on(end, &[7; 1_000]);
+            if round % 40 == 0 {
+                pair.send_on(1 - end, b"feedback");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_is_idle_is_not_replaced() {
+    let mut pair = Pair::established();
+    for _ in 0..3 {
+        for end in [1, 0, 1] {
+            pair.send_on(end, b"heartbeat");
+        }
+        pair.wait(SECOND * 20);
+    }
+}
+
+#[test]
+fn what_is_lost_before_a_pause_is_no_reason_to_replace_a_connection() {
+    let mut pair = Pair::established();
+    pair.send_on(1, b"probe");
+    for _ in 0..3 {
+        for _ in 0..5 {
+            pair.send(0, b"lost");
+        }
+        pair.wire.clear();
+        for _ in 0..5 {
+            pair.wait(SECOND * 2);
+            pair.send_on(1, b"probe");
+        }
+        pair.send_on(0, b"data");
+        pair.send_on(1, b"feedback");
+    }
+}
+
+#[test]
+fn a_connection_whose_acknowledgements_take_long_is_not_replaced() {
+    let mut pair = Pair::established();
+    let mut flights = VecDeque::new();
+    for _ in 0..200 {
+        pair.wait(SECOND / 10);
+        for end in 0..2 {
+            pair.send(end, b"data");
+        }
+        assert_eq!(flags(&pair.wire), [flag::ACK | flag::PSH; 2]);
+        flights.push_back(core::mem::take(&mut pair.wire));
+        // 1.4 s in each direction.
+        if flights.len() > 14 {
+            pair.wire = flights.pop_front().expect("some");
+            pair.settle();
+        }
+    }
+    assert_eq!(pair.received.each_ref().map(Vec::len), [186, 1 + 186]);
+}
+
 /// [E-9]
 #[test]
 fn what_proves_no_more_than_that_it_receives_gets_a_place_for_a_short_time() {
@@ -940,6 +1061,34 @@ proptest! {
             expected.timestamps = header.timestamps;
             prop_assert_eq!(header, expected);
             prop_assert!(pair.ends[1].connections() <= 1 + MAX_UNCONFIRMED);
+        }
+    }
+
+    /// The server is heard all the time.
+    #[test]
+    fn a_connection_is_replaced_only_when_nothing_that_is_sent_arrives(
+        steps in prop::collection::vec((1_u32..=20, prop::bool::weighted(0.15)), 1..200),
+    ) {
+        let mut pair = Pair::established();
+        pair.send_on(1, b"probe");
+        let mut arrived = pair.now;
+        for (later, arrives) in steps {
+            pair.wait(Duration::from_millis(50) * later);
+            pair.send(0, b"data");
+            let opens = flags(&pair.wire) == [flag::SYN];
+            let time = pair.now.since(arrived);
+            let timely = if opens { time >= SECOND * 3 } else { time <= SECOND * 7 };
+            prop_assert!(timely, "{time:?}, opens: {opens}");
+            if opens || arrives {
+                pair.settle();
+                prop_assert_eq!(pair.received[1].last().expect("some"), b"data");
+                arrived = pair.now;
+            } else {
+                pair.wire.clear();
+            }
+            pair.send(1, b"probe");
+            pair.settle();
+            prop_assert_eq!(pair.ends.each_ref().map(Endpoint::connections), [1, 1]);
         }
     }
 
