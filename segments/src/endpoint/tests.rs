@@ -429,8 +429,10 @@ fn a_late_acknowledgement_ends_the_opening_of_another_connection() {
     let (mut pair, _) = Pair::forgotten();
     let syn = pair.wire.pop_front().expect("one");
     let next = pair.ends[0].pool(Kind::Confirmed).with(&server()).expect("open").next();
-    let header = Header { acknowledgement: next, ..pair.header(1) };
-    pair.deliver(Sent { from: server(), header, payload: b"\0\x04late".to_vec() });
+    let payload = b"\0\x04late".to_vec();
+    let header = pair.ends[1].data(pair.now, client(), payload.len(), false).expect("open");
+    let header = Header { acknowledgement: next, ..header };
+    pair.deliver(Sent { from: server(), header, payload });
     assert_eq!(flags(&pair.wire), [flag::ACK | flag::PSH], "what has waited");
     pair.settle();
     assert_eq!(pair.received[1].last().expect("some"), b"feedback");
