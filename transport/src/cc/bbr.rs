@@ -744,7 +744,8 @@ impl CongestionControl for Bbr {
     }
 
     fn bandwidth(&self) -> Option<u64> {
-        Some(self.max_bw.max() as u64)
+        let bandwidth = self.max_bw.max() as u64;
+        (bandwidth > 0).then_some(bandwidth)
     }
 
     fn state(&self) -> &'static str {
