@@ -2,9 +2,10 @@
 //!
 //! Former values are recorded in a file beside the control socket, to be restored even after the
 //! daemon was killed. A host that forwards IPv6 ignores router advertisements unless `accept_ra` is
-//! 2, so interfaces that follow them (1) are set to that. When the switch goes back, the kernel sets
-//! what depends on it anew: interfaces that forwarded on their own do not any more, and redirects of
-//! IPv4 are accepted. That is recorded too.
+//! 2, so interfaces that follow them (1) are set to that.
+//!
+//! When the switch goes back, the kernel sets anew what depends on it: interfaces that forwarded on
+//! their own do not any more, and redirects of IPv4 are accepted. That is recorded too.
 
 use std::fs;
 use std::io;

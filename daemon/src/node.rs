@@ -217,7 +217,8 @@ fn allowed_prefixes(peers: &[PeerConfig]) -> Vec<Vec<String>> {
 
 impl Node {
     /// Sets up the host and the engine; sources are added to `poller`. What `monitor` tells of that
-    /// is read. `tun` is the device. `plain` takes the packets that leave as plain IP although they were captured.
+    /// is read. `tun` is the device. `plain` takes the packets that leave as plain IP although they
+    /// were captured.
     pub(crate) fn start(
         settings: Settings,
         tun: Tun,

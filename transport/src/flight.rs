@@ -544,7 +544,7 @@ impl<C: Content> Flight<C> {
         sent.content.as_ref()
     }
 
-    /// Repairs from now on what is late by `deviations` mean deviations of the RTT; `None`: nothing.
+    /// Repairs from now on what is late by `deviations` mean deviations of the RTT, or nothing.
     pub fn set_early_repair(&mut self, deviations: Option<f64>) {
         self.early = deviations;
     }

@@ -479,7 +479,8 @@ impl Sender {
         self.timeout_at = now + self.rtt.timeout;
     }
 
-    /// Sets the time of the next tail loss probe. There is none while losses are known or suspected.
+    /// Sets the time of the next tail loss probe. There is none while losses are known or
+    /// suspected.
     fn arm_probe(&mut self, now: Nanos) {
         if self.segments.is_empty() || self.sacked > 0 || self.recovery.is_some() {
             self.probes.disarm();
