@@ -108,6 +108,16 @@ pub(crate) struct Surroundings {
 }
 
 impl Surroundings {
+    /// What of the configuration has taken the place of `record` since, if anything has.
+    fn has_taken(&self, record: &Record) -> Option<String> {
+        if self.peers.iter().any(|(name, _)| *name == record.name) {
+            return Some("a [[peer]] of the configuration has its name".to_owned());
+        }
+        let own = |prefix: &Prefix| self.own.iter().any(|own| Prefix::host(*own) == *prefix);
+        let taken = |prefix: &Prefix| self.taken.contains(prefix) || own(prefix);
+        record.networks().find(taken).map(|prefix| format!("{prefix} is in the configuration now"))
+    }
+
     /// What a peer reaches through this node: other peers, and this node itself.
     fn reached(&self) -> impl Iterator<Item = Prefix> {
         let outside = |own: &&IpAddr| !self.pool.iter().any(|pool| pool.contains(**own));
@@ -232,8 +242,8 @@ impl Records {
             None if unix >= record.expires => return nothing_new(Verdict::Expired),
             None => {}
         }
-        if let Some(place) = record.place_taken(around) {
-            log::warn!("the invitation of `{}` is void: {place}", record.name);
+        if let Some(taken) = around.has_taken(record) {
+            log::warn!("the invitation of `{}` is void: {taken}", record.name);
             return nothing_new(Verdict::Withdrawn);
         }
         let configured = around.peers.iter().any(|(_, other)| *other == key);

@@ -6,8 +6,6 @@ use mpip_api::KnownPeer;
 use mpip_core::{PeerConfig, Policy, Prefix};
 use mpip_crypto::{InvitationSecret, PublicKey};
 
-use super::Surroundings;
-
 /// An invitation, and the peer that it became.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
@@ -30,16 +28,6 @@ impl Record {
     /// Whether its addresses and name are its own.
     pub(super) fn holds(&self, unix: u64) -> bool {
         !self.removed && (self.joined.is_some() || unix < self.expires)
-    }
-
-    /// What of the configuration has taken its place since it was invited, if anything has.
-    pub(super) fn place_taken(&self, around: &Surroundings) -> Option<String> {
-        if around.peers.iter().any(|(name, _)| *name == self.name) {
-            return Some("a [[peer]] of the configuration has its name".to_owned());
-        }
-        let own = |prefix: &Prefix| around.own.iter().any(|own| Prefix::host(*own) == *prefix);
-        let prefix = self.networks().find(|prefix| around.taken.contains(prefix) || own(prefix))?;
-        Some(format!("{prefix} is in the configuration now"))
     }
 
     /// Its inner addresses, and the networks behind it.
