@@ -23,6 +23,8 @@ use crate::parameters::ThinningParameters;
 const DOUBLE: u32 = 2;
 /// The first round takes at most this many RTTs: an initial window may wait for a narrow path.
 const FIRST_ROUND: u32 = 8;
+/// After this many times as long as a round takes at most, the sender has paused.
+const PAUSE: u32 = 2;
 
 /// How far the flow of one session has come, by what is known of the paths.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +41,7 @@ pub(crate) struct Progress {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HiddenThinning {
     rounds: Rounds,
-    /// Length of the round before; 0 in the first one.
+    /// Length of the last round without a pause; 0 before its end.
     took: Duration,
     /// What was delivered when a small packet passed last.
     passed: u32,
@@ -89,19 +91,26 @@ impl HiddenThinning {
             return Some(due);
         }
         self.held = None;
+        let took = self.elapsed(now, rtt);
         if self.rounds.on_ack(now, delivered, delivered.wrapping_add(flight)) {
-            self.took = length;
+            self.took = took.unwrap_or(self.took);
         }
         self.passed = delivered;
         None
     }
 
     /// How long this round takes, as far as is known: `rtt`, or as long as the last one, or longer
-    /// if the window has grown. A pause of the sender does not count.
+    /// if the window has grown.
     fn length(&self, now: Instant, rtt: Duration) -> Duration {
-        let least = self.took.max(rtt);
+        self.elapsed(now, rtt).unwrap_or_default().max(self.took).max(rtt)
+    }
+
+    /// How long this round has taken, at least `rtt`; `None` if the sender has paused.
+    fn elapsed(&self, now: Instant, rtt: Duration) -> Option<Duration> {
         let most = if self.took.is_zero() { FIRST_ROUND } else { DOUBLE };
-        now.since(self.rounds.began()).clamp(least, least * most)
+        let most = self.took.max(rtt) * most;
+        let elapsed = now.since(self.rounds.began());
+        (elapsed <= most * PAUSE).then(|| elapsed.min(most).max(rtt))
     }
 }
 
@@ -189,9 +198,24 @@ mod tests {
             due.expect("it is held").since(at)
         };
         assert_eq!(hold(&mut hidden, at(1), 0), Duration::from_millis(50) / 16, "nothing follows");
-        let day = NOW + Duration::from_secs(86_400);
         let longest = Duration::from_millis(50) * FIRST_ROUND / 4;
-        assert_eq!(hold(&mut hidden, day, 60), longest, "after a pause");
+        assert_eq!(hold(&mut hidden.clone(), at(500), 60), longest, "the first round takes long");
+        let day = NOW + Duration::from_secs(86_400);
+        assert_eq!(hold(&mut hidden, day, 60), Duration::from_millis(50) / 4, "after a pause");
+    }
+
+    #[test]
+    fn pauses_do_not_make_rounds_longer() {
+        let parameters = ThinningParameters::default();
+        let mut flow = Flow::new(12);
+        for _ in 0..10 {
+            flow.round(12, 0);
+            flow.now += Duration::from_secs(10);
+        }
+        let progress = progress(flow.delivered + 1, 60);
+        let due = flow.hidden.holds_until(flow.now, progress, None, &parameters);
+        let held = due.expect("it is held").since(flow.now);
+        assert!(held <= Duration::from_millis(50) * FIRST_ROUND / 4, "{held:?}");
     }
 
     #[test]
