@@ -12,6 +12,8 @@ use mpip_types::Instant;
 #[derive(Debug)]
 pub struct Congestion {
     control: Box<dyn CongestionControl>,
+    /// When the control began, if another one came before it; otherwise the start of time.
+    began: Instant,
     /// When it last reacted (start of the recovery period).
     reacted: Option<Instant>,
     /// Bytes lost that are in no rate sample yet.
@@ -31,13 +33,13 @@ impl Deref for Congestion {
 
 impl Congestion {
     pub(crate) fn new(control: Box<dyn CongestionControl>) -> Self {
-        Self { control, reacted: None, unreported: 0, lost: 0, spurious: 0 }
+        Self { control, began: Instant::ZERO, reacted: None, unreported: 0, lost: 0, spurious: 0 }
     }
 
     /// The path has migrated, or another control was configured: starts anew with `control`. What
-    /// is in flight left before.
-    pub(crate) fn replace(&mut self, control: Box<dyn CongestionControl>) {
-        self.control = control;
+    /// is in flight left before, so its losses say nothing to it.
+    pub(crate) fn replace(&mut self, now: Instant, control: Box<dyn CongestionControl>) {
+        *self = Self { began: now, ..Self::new(control) };
     }
 
     /// A packet of `bytes` left while `in_flight` bytes (this one not counted) were in flight.
@@ -62,6 +64,9 @@ impl Congestion {
         subflows: &[Subflow],
         own: usize,
     ) {
+        if losses.newest < self.began {
+            return;
+        }
         self.unreported += losses.bytes;
         let (sent, lost) = (losses.newest, losses.bytes);
         let event = CongestionEvent { now, sent, lost, persistent: false, ecn: false };
@@ -226,6 +231,20 @@ mod tests {
         told.try_iter().for_each(drop);
         congestion.on_spurious(ms(210), 1);
         assert_eq!(told.try_iter().collect::<Vec<_>>(), [Told::Spurious]);
+    }
+
+    #[test]
+    fn losses_of_what_left_before_it_began_say_nothing_to_a_control() {
+        let (mut congestion, _former) = congestion();
+        congestion.on_losses(ms(90), &lost(1, 80), &[], 0);
+        let (sender, told) = mpsc::channel();
+        congestion.replace(ms(100), Box::new(Listener(sender)));
+        congestion.on_losses(ms(120), &lost(200, 99), &[], 0);
+        congestion.on_spurious(ms(130), 200);
+        congestion.on_feedback(ms(140), sample(0), &[], 0);
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), [Told::Feedback { lost: 0 }]);
+        congestion.on_losses(ms(150), &lost(1, 101), &[], 0);
+        assert_eq!(told.try_iter().count(), 1);
     }
 
     #[test]

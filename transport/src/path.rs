@@ -324,7 +324,7 @@ impl<C: Content> Path<C> {
             self.mtu = Search::new(base_mtu(local.encapsulation, address.remote), local.mtu);
         }
         if !same_local || former.remote.ip() != address.remote.ip() {
-            self.cc.replace(cc::new(kind, now, u64::from(local.mtu), &parameters.bbr));
+            self.cc.replace(now, cc::new(kind, now, u64::from(local.mtu), &parameters.bbr));
             self.pacer = Pacer::default();
             self.bursts = BurstLimit::new(&parameters.burst);
             self.delay = DelayEstimator::default();
@@ -344,7 +344,7 @@ impl<C: Content> Path<C> {
         parameters: &Parameters,
     ) {
         let largest = self.max_datagram() as u64;
-        self.cc.replace(cc::new(kind, now, largest, &parameters.bbr));
+        self.cc.replace(now, cc::new(kind, now, largest, &parameters.bbr));
         self.pacer = Pacer::default();
         self.flight.set_early_repair(early_repair(kind, parameters));
     }
