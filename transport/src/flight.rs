@@ -576,12 +576,14 @@ impl<C: Content> Flight<C> {
     }
 
     /// Drops entries from the front: acknowledged packets, and packets lost so long ago that a late
-    /// acknowledgement is not expected.
+    /// acknowledgement is not expected. Of more than fit, as probes of a path that has been dead for
+    /// hours, the oldest are forgotten.
     fn trim(&mut self, now: Instant) {
         let remember = self.typical() * 2 + self.reordering_window();
         while let Some(front) = self.sent.front() {
+            let is_packet = front.content.as_ref().is_some_and(Content::is_packet);
             let done = match front.fate {
-                Fate::InFlight => false,
+                Fate::InFlight => !is_packet && self.sent.len() > CAPACITY,
                 Fate::Acked | Fate::Untracked => true,
                 Fate::Lost => now.since(front.at) > remember || self.sent.len() >= CAPACITY,
             };
@@ -589,6 +591,9 @@ impl<C: Content> Flight<C> {
             // number.
             if !done {
                 break;
+            }
+            if front.fate == Fate::InFlight {
+                self.in_flight.remove(front);
             }
             self.sent.pop_front();
             self.base += 1;

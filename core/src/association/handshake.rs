@@ -283,7 +283,7 @@ impl Association {
         let mut retired = Vec::new();
         self.keys.offer(epoch, &mut retired);
         cx.shared.forget_indices(retired);
-        self.handshakes.respond(from, datagram);
+        self.handshakes.respond(local_index, from, datagram);
         Ok(Some(from))
     }
 
@@ -298,8 +298,13 @@ impl Association {
     }
 
     /// A packet under our keys was authenticated: offered keys are confirmed.
-    pub(super) fn confirm_keys(&mut self, now: Instant, index: u32, cx: &mut Context<'_>) {
-        let Some(origin) = self.keys.offered(index) else { return };
+    pub(super) fn confirm_keys(
+        &mut self,
+        now: Instant,
+        index: u32,
+        cx: &mut Context<'_>,
+    ) -> Option<PathAddress> {
+        let origin = self.keys.offered(index)?;
         self.adopt_association(now, origin, cx);
         let mut retired = Vec::new();
         self.keys.confirm(index, &mut retired);
@@ -311,6 +316,7 @@ impl Association {
         let aead = self.keys.current().map(|epoch| epoch.keys.receive.aead());
         self.on_established(now, aead.expect("keys were confirmed"), cx);
         self.outbox.owe(Notice::Addresses);
+        self.handshakes.take_answered_to(index)
     }
 
     fn on_established(&mut self, now: Instant, aead: Aead, cx: &mut Context<'_>) {

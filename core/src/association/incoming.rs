@@ -83,10 +83,12 @@ impl Association {
             mark_full_packet(plain);
         }
 
-        self.confirm_keys(now, header.receiver.0, cx);
+        let answered = self.confirm_keys(now, header.receiver.0, cx);
         let index = match known {
             Some(index) => index,
-            None => self.accept_path(now, cx, header.path, from, len)?,
+            // Only the node that received our response can have sealed the first datagram under the
+            // keys. No later one says where it did.
+            None => self.accept_path(now, cx, header.path, (from, len), answered == Some(from))?,
         };
         let path = &mut self.paths[index];
         let newest = path.replay.largest().is_none_or(|largest| number > largest);
@@ -135,14 +137,14 @@ impl Association {
     }
 
     /// The peer sent on an unknown path. The opener numbers the paths; the other node learns about
-    /// them this way.
+    /// them this way. `proven`: the handshake has shown that the peer receives at `from`.
     fn accept_path(
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
         id: PathId,
-        from: PathAddress,
-        len: usize,
+        (from, len): (PathAddress, usize),
+        proven: bool,
     ) -> Result<PathIndex, DropReason> {
         // The opener knows all paths. It need not know which it abandoned long ago.
         if self.identity.opens() || self.paths.is_retired(id) {
@@ -157,8 +159,7 @@ impl Association {
         let interfaces = &cx.shared.interfaces;
         let index = self.add_path(now, id, from, local, interfaces);
         let index = index.ok_or(DropReason::TooManyPaths)?;
-        if self.handshakes.take_answered_to(from) {
-            // Only the node that received our response at this address can have sealed the packet.
+        if proven {
             self.change_state(now, cx, index, PathState::Active, "the handshake was confirmed");
         } else {
             let data = cx.shared.rng.bytes();

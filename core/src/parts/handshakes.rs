@@ -125,8 +125,8 @@ pub(crate) struct Handshakes {
     next_attempt: Option<Instant>,
     cookies: CookieMemory,
     pub(crate) replay_guard: ReplayGuard,
-    /// The source of the initiation that the offered keys answer.
-    answered_to: Option<PathAddress>,
+    /// The index of the keys offered last, and the source of the initiation that they answer.
+    answered_to: Option<(u32, PathAddress)>,
     completed_at: Option<Instant>,
 }
 
@@ -331,15 +331,16 @@ impl Handshakes {
         self.answering.take_if(|answering| answering.local_index == index).map(|it| *it)
     }
 
-    /// Queues the response for `to`, the source of the initiation.
-    pub(crate) fn respond(&mut self, to: PathAddress, datagram: [u8; RESPONSE_LEN]) {
-        self.answered_to = Some(to);
+    /// Queues the response with the keys `index` for `to`, the source of the initiation.
+    pub(crate) fn respond(&mut self, index: u32, to: PathAddress, datagram: [u8; RESPONSE_LEN]) {
+        self.answered_to = Some((index, to));
         self.response = Some(Box::new(Response { to, datagram }));
     }
 
-    /// Whether the offered keys answer an initiation from `from`. Returns `true` only once.
-    pub(crate) fn take_answered_to(&mut self, from: PathAddress) -> bool {
-        self.answered_to.take_if(|address| *address == from).is_some()
+    /// The first message under the keys `index` came. Returns the source of the initiation that
+    /// they answer.
+    pub(crate) fn take_answered_to(&mut self, index: u32) -> Option<PathAddress> {
+        self.answered_to.take_if(|(answer, _)| *answer == index).map(|(_, to)| to)
     }
 
     /// Whether a datagram waits for a socket to accept it.

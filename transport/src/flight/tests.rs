@@ -92,6 +92,20 @@ fn acknowledged_bytes_leave_the_flight_and_give_rtt_and_rate() {
 }
 
 #[test]
+fn what_a_dead_path_was_asked_in_vain_is_bounded() {
+    let mut path = SendingPath::new();
+    let asked = CAPACITY as u64 + 1_000;
+    path.send(0, asked, 100);
+    assert_eq!(path.flight.sent.len(), CAPACITY);
+    assert_eq!(path.flight.in_flight(), CAPACITY as u64 * u64::from(SIZE));
+    // It works again.
+    let answered = path.feedback(asked * 100, &[(asked - 1, asked - 1)]);
+    assert_eq!(answered.expect("it was sent").sample.expect("something new").acked, 1_000);
+    path.flight.on_loss_timer(ms(asked * 100 + 60_000), &mut path.losses);
+    assert_eq!(path.flight.in_flight(), 0);
+}
+
+#[test]
 fn a_sample_tells_in_what_time_its_packets_left_and_arrived() {
     let mut path = SendingPath::new();
     for at in 0..100 {

@@ -228,6 +228,28 @@ fn keys_are_renewed_after_their_time_or_use_and_sessions_go_on() {
     assert_eq!(pair.states(0), [PathState::Active; 4]);
 }
 
+/// [P-3]
+#[test]
+fn only_the_first_datagram_under_keys_proves_an_address() {
+    let mut pair = Pair::new(|_| {});
+    pair.run_for(SECOND * 2);
+    pair.tap = Some(Vec::new());
+    pair.pass = |host, _, bytes| host == 1 || bytes[0] != INITIATION;
+    pair.association(0).wear_out_keys();
+    pair.send(0, &tcp(0, 1, 100), Offload::default());
+    pair.run_for(SECOND / 10);
+    let initiation = pair.tapped().into_iter().find(is_initiation).expect("keys are renewed");
+    // Host 0 says that it comes from somebody else, who gets the response.
+    let victim = SocketAddr::new(IpAddr::from([198, 18, 200, 1]), 999);
+    let from = PathAddress { local: LocalId(0), remote: victim };
+    pair.deliver(1, from, &initiation.bytes).expect("an initiation");
+    let opening = pair.association(0).seal(9, 0, &[Frame::Heartbeat]);
+    pair.deliver(1, from, &opening.expect("keys").0).expect("authentic");
+    let status = pair.engines[1].status(pair.now, false);
+    let path = status.peers[0].paths.iter().find(|path| path.remote == victim);
+    assert_eq!(path.expect("it is challenged").state, PathState::Validating);
+}
+
 /// [H-6]
 #[test]
 fn the_previous_keys_open_datagrams_in_flight_and_are_erased() {
