@@ -389,9 +389,14 @@ impl Engine {
         if former.iter().all(|address| self.shared.own.binary_search(address).is_ok()) {
             return;
         }
+        self.review_sessions();
+    }
+
+    /// Addresses or prefixes have changed.
+    fn review_sessions(&mut self) {
         for peer in 0..self.associations.len() {
             let (association, cx) = self.association(peer);
-            association.review_destinations(&cx);
+            association.review_sessions(&cx);
         }
     }
 

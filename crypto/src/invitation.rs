@@ -164,7 +164,10 @@ pub struct ReceivedJoin([u8; JOIN_REQUEST_LEN]);
 impl ReceivedJoin {
     /// Whether `datagram` has the form of a request, whoever it is for.
     pub fn is_one(datagram: &[u8]) -> bool {
-        datagram.len() == JOIN_REQUEST_LEN && datagram.starts_with(&REQUEST_HEADER)
+        // Handshakes have mac2 where a request has zeros.
+        datagram.len() == JOIN_REQUEST_LEN
+            && datagram.starts_with(&REQUEST_HEADER)
+            && datagram.ends_with(&[0; MAC_LEN])
     }
 
     /// The request in `datagram`, if it is one to the node with `mac1_key`; what to answer if it is

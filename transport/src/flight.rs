@@ -576,7 +576,7 @@ impl<C: Content> Flight<C> {
     }
 
     /// Drops entries from the front: acknowledged packets, and packets lost so long ago that a late
-    /// acknowledgement is not expected. Of more than fit, as probes of a path that has been dead for
+    /// acknowledgement is not expected. Of more than fit, as probes of a path that was dead for
     /// hours, the oldest are forgotten.
     fn trim(&mut self, now: Instant) {
         let remember = self.typical() * 2 + self.reordering_window();

@@ -420,13 +420,19 @@ impl Association {
             || self.config.reaches.iter().any(|prefix| prefix.contains(destination))
     }
 
-    /// This host has lost addresses: forgets the header fields of sessions to them.
-    pub(crate) fn review_destinations(&mut self, cx: &Context<'_>) {
-        let lost: Vec<u32> = self
-            .receiving
-            .sessions()
-            .iter()
-            .filter(|(_, _, session)| !self.reaches(session.key.destination.address, cx))
+    /// Addresses of this host, prefixes of peers or what they may reach have changed: forgets the
+    /// header fields of sessions that are not permitted any more. Their next packet comes with all
+    /// fields, which are checked.
+    pub(crate) fn review_sessions(&mut self, cx: &Context<'_>) {
+        let permitted = |session: &Incoming| {
+            let (source, destination) = (session.key.source, session.key.destination);
+            let translated = !matches!(session.source_rewrite, SourceRewrite::None);
+            let own = translated || cx.shared.prefixes.find_source(source.address) == Some(cx.me);
+            own && self.reaches(destination.address, cx)
+        };
+        let sessions = self.receiving.sessions().iter();
+        let lost: Vec<u32> = sessions
+            .filter(|(_, _, session)| !permitted(session))
             .map(|(slot, _, _)| slot)
             .collect();
         for slot in lost {

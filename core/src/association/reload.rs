@@ -108,6 +108,7 @@ impl Association {
         });
         if self.host.addresses.len() < before {
             self.review_capture();
+            self.review_sessions(cx);
         }
     }
 }

@@ -90,6 +90,7 @@ impl Engine {
             .iter()
             .flat_map(|peer| self.associations[*peer].config.endpoints.iter().map(SocketAddr::ip));
         self.handshake_sources.set_endpoints(endpoints);
+        self.review_sessions();
         done
     }
 

@@ -228,10 +228,12 @@ impl Engine {
         public_key: PublicKey,
         asked: bool,
     ) -> Option<usize> {
-        self.make_room_for_node(now);
         let today = self.today(now);
+        let no_pin = asked && !self.unknown.as_mut()?.pins.has_room(address, today);
+        if !no_pin {
+            self.make_room_for_node(now);
+        }
         let unknown = self.unknown.as_mut()?;
-        let no_pin = asked && !unknown.pins.has_room(address, today);
         if no_pin || unknown.nodes.len() >= self.limits.unknown_nodes {
             unknown.table.refuse(now, address, AvailabilityState::NotEnabled);
             return None;

@@ -185,9 +185,11 @@ impl Handshakes {
         self.completed_at
     }
 
-    /// Keys are in use.
+    /// Keys are in use, so the peer answers.
     pub(crate) fn complete(&mut self, now: Instant) {
         self.completed_at = Some(now);
+        self.asking_since = None;
+        self.first_pause = RETRY_MIN;
     }
 
     /// The pending handshake.
@@ -287,8 +289,6 @@ impl Handshakes {
     /// The peer has answered, or has initiated a handshake: cancels further attempts.
     pub(crate) fn succeed(&mut self) {
         self.attempts = 0;
-        self.asking_since = None;
-        self.first_pause = RETRY_MIN;
         self.next_attempt = None;
     }
 

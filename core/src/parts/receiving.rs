@@ -95,6 +95,7 @@ impl Receiving {
             }
         }
         self.waiting.clear();
+        self.withheld = Withheld::default();
         if pool.held() == 0 {
             pool.trim();
         }
@@ -195,6 +196,7 @@ impl Receiving {
 
     fn give_back(&mut self, removed: Removed<SessionId, Incoming>, pool: &mut HoldPool) {
         let (slot, mut session) = (removed.index, removed.value);
+        self.withheld.forget(slot);
         if let Some(Order::Sequenced(resequencer)) = &mut session.order {
             let hold = &mut Hold::new(pool, &mut self.share);
             if let Some(at) = resequencer.deadline(hold.pool) {

@@ -55,6 +55,11 @@ impl Withheld {
         true
     }
 
+    /// Drops what is held of the session in `slot`, which is gone.
+    pub(crate) fn forget(&mut self, slot: u32) {
+        self.packets.retain(|packet| packet.slot != slot);
+    }
+
     /// Delivers what is held of the session in `slot`, newest first.
     pub(crate) fn release(&mut self, slot: u32, sink: &mut impl PacketSink) {
         self.release_of(|packet| packet.slot == slot, sink);

@@ -112,6 +112,18 @@ fn a_request_under_an_altered_token_or_another_secret_does_not_open() {
 }
 
 /// `[J-3]`
+/// `[W-2]`
+#[test]
+fn a_request_with_another_bit_is_refused() {
+    let (invitation, mac1) = (invitation(), Mac1Key::of(gateway().public_key()));
+    let request = JoinRequest::new(&mut rng(), &invitation, &laptop());
+    for bit in 0..request.datagram().len() * 8 {
+        let mut datagram = request.datagram().to_vec();
+        datagram[bit / 8] ^= 1 << (bit % 8);
+        assert!(ReceivedJoin::new(&datagram, &mac1).is_err(), "bit {bit}");
+    }
+}
+
 #[test]
 fn a_request_to_another_node_is_told_so_and_answers_are_shorter_than_requests() {
     let request = JoinRequest::new(&mut rng(), &invitation(), &laptop());

@@ -11,6 +11,7 @@ use super::super::harness::{Pair, SECOND, address, tcp};
 use super::super::*;
 use super::translation::{SHOWN, SYN, behind, client, end, ends, open, server};
 use crate::TRANSLATED_PORTS;
+use crate::config::PeerConfig;
 use crate::translation::rewrite::tests::{Kind, error, packet};
 use mpip_types::packet::{Endpoint, Header, protocol};
 
@@ -187,6 +188,28 @@ fn header_fields_of_a_session_are_dropped_with_its_destination_address() {
     assert!(inject(&mut pair, &compact(900, 2, &COMPACT_TCP)).is_empty());
     inject(&mut pair, &session_open(900, fields));
     assert_eq!(pair.drops(1, DropReason::ForeignDestination), 1);
+}
+
+/// [S-8]
+#[test]
+fn header_fields_of_a_session_are_dropped_when_a_reload_takes_its_source_from_the_peer() {
+    let mut pair = Pair::new(|_| {});
+    pair.run_for(SECOND);
+    let fields = fields(protocol::TCP, end([198, 19, 0, 1], 5_000), end([198, 19, 0, 2], 80));
+    inject(&mut pair, &session_open(900, fields));
+    assert_eq!(inject(&mut pair, &compact(900, 0, &COMPACT_TCP)).len(), 1);
+    let now = pair.now;
+    let peer = pair.association(1).config.clone();
+    let reload = |pair: &mut Pair, peer: PeerConfig| {
+        pair.engines[1].reconfigure(now, vec![peer], vec![], &mut pair.out[1]);
+    };
+    reload(&mut pair, PeerConfig { ack_thinning: !peer.ack_thinning, ..peer.clone() });
+    assert_eq!(inject(&mut pair, &compact(900, 1, &COMPACT_TCP)).len(), 1, "something else");
+    let elsewhere = vec!["198.19.7.0/24".parse().expect("valid")];
+    reload(&mut pair, PeerConfig { allowed_prefixes: elsewhere, ..peer });
+    assert!(inject(&mut pair, &compact(900, 2, &COMPACT_TCP)).is_empty());
+    inject(&mut pair, &session_open(900, fields));
+    assert_eq!(pair.drops(1, DropReason::ForeignSource), 1);
 }
 
 /// One thing that a hostile peer sends.
