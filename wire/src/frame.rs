@@ -44,7 +44,8 @@ pub enum PathStatus {
     Available,
     /// 1: carries session packets only when no available path does.
     Standby,
-    /// 2: carries nothing any more; its identifier is never used again.
+    /// 2: carries nothing any more. Its identifier is not used again before the keys have been
+    /// renewed twice.
     Abandoned,
 }
 

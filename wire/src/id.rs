@@ -5,8 +5,8 @@ use crate::{Error, varint_len};
 
 /// A path within an association, and with it a lane's packet-number space.
 ///
-/// Numbered by the association's initiator, never reused within the association; 0 is the path of
-/// the handshake.
+/// Numbered by the node that opens paths; 0 is the path of the handshake. The number of an
+/// abandoned path comes again only after the keys have been renewed twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u16);
 

@@ -330,8 +330,8 @@ impl Association {
         cx: &mut Context<'_>,
     ) {
         let Some(about) = self.paths.find(feedback.path) else { return };
-        // An active path sends its own feedback.
-        if about != index && self.paths[about].state() == PathState::Active {
+        // A path that works sends its own feedback.
+        if about != index && self.paths[about].works() {
             return;
         }
         let waits = !self.sending.repairs().is_empty();

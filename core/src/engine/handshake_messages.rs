@@ -140,9 +140,13 @@ impl Engine {
         initiation: &ReceivedInitiation,
         responder: Responder,
     ) -> Result<(), DropReason> {
-        let peer = match self.by_key.get(responder.remote()) {
-            Some(peer) => *peer,
-            None => self.accept_unknown(now, initiation.from, &initiation.datagram, &responder)?,
+        let (from, datagram) = (initiation.from, &initiation.datagram);
+        let peer = match self.by_key.get(responder.remote()).copied() {
+            Some(peer) => {
+                self.admit_elsewhere(now, from, datagram, peer)?;
+                peer
+            }
+            None => self.accept_unknown(now, from, datagram, &responder)?,
         };
         let (association, mut cx) = self.association(peer);
         let handled = association.on_initiation(now, initiation.from, responder, &mut cx);

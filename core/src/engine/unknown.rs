@@ -198,6 +198,35 @@ impl Engine {
         responder: &Responder,
     ) -> Result<usize, DropReason> {
         let found = *responder.remote();
+        self.admit(now, from, datagram, found, None)?;
+        self.add_node(now, from.remote.ip(), found, false).ok_or(DropReason::UnderLoad)
+    }
+
+    /// The known `peer` initiates from `from`. One that the configuration does not name may do so
+    /// from a new address only as if it came from there first.
+    pub(super) fn admit_elsewhere(
+        &mut self,
+        now: Instant,
+        from: PathAddress,
+        datagram: &[u8],
+        peer: usize,
+    ) -> Result<(), DropReason> {
+        let there = self.unknown.as_ref().and_then(|unknown| unknown.node_at(from.remote.ip()));
+        if !self.is_node(peer) || there == Some(peer) {
+            return Ok(());
+        }
+        self.admit(now, from, datagram, self.associations[peer].config.public_key, Some(peer))
+    }
+
+    /// Whether a node with the key `found` may come from there; `known` is its association.
+    fn admit(
+        &mut self,
+        now: Instant,
+        from: PathAddress,
+        datagram: &[u8],
+        found: PublicKey,
+        known: Option<usize>,
+    ) -> Result<(), DropReason> {
         let (address, today) = (from.remote.ip(), self.today(now));
         let unknown = self.unknown.as_mut();
         let Some(unknown) = unknown.filter(|unknown| unknown.settings.concerns(address)) else {
@@ -207,8 +236,8 @@ impl Engine {
         if unknown.refuses((now, today), address, found, &mut self.shared.events) {
             return Err(DropReason::Handshake);
         }
-        if let Some(peer) = self.shared.prefixes.find(address).or_else(|| unknown.node_at(address))
-        {
+        let owner = self.shared.prefixes.find(address).or_else(|| unknown.node_at(address));
+        if let Some(peer) = owner.filter(|owner| Some(*owner) != known) {
             let name = &self.associations[peer].config.name;
             let reason = format!("its address is that of peer `{name}`, which has another key");
             return Err(self.refuse_handshake(from.remote, reason));
@@ -218,7 +247,7 @@ impl Engine {
         if self.cookies.verify(time, from.remote, datagram).is_err() {
             return Err(self.give_cookie(time, from, datagram));
         }
-        self.add_node(now, address, found, false).ok_or(DropReason::UnderLoad)
+        Ok(())
     }
 
     pub(super) fn add_node(

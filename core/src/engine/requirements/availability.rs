@@ -477,6 +477,24 @@ fn a_second_node_at_an_address_is_refused() {
     assert_eq!(pair.engines[1].by_key.len(), 1);
 }
 
+///
+#[test]
+fn a_known_node_may_not_come_from_the_address_of_another_one() {
+    let mut pair = unknown_peers(|_, _| {});
+    talk(&mut pair);
+    pair.run_for(SECOND);
+    let other = SocketAddr::new("198.18.7.7".parse().expect("valid"), 6_182);
+    let now = pair.now;
+    assert!(pair.engines[1].add_node(now, other.ip(), public(8), false).is_some());
+    events(&mut pair, 1);
+    pair.translated = Some((0, other));
+    pair.association(0).wear_out_keys();
+    pair.send(0, &plain(0, 2), Offload::default());
+    pair.run_for(SECOND * 10);
+    let refused = |event: &Event| matches!(event, Event::HandshakeRefused { .. });
+    assert!(events(&mut pair, 1).iter().any(refused));
+}
+
 #[test]
 fn a_query_leaves_from_the_address_in_use_first_and_then_from_the_others() {
     let mut pair = unknown_peers(|_, _| {});
