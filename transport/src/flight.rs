@@ -581,9 +581,9 @@ impl<C: Content> Flight<C> {
     fn trim(&mut self, now: Instant) {
         let remember = self.typical() * 2 + self.reordering_window();
         while let Some(front) = self.sent.front() {
-            let is_packet = front.content.as_ref().is_some_and(Content::is_packet);
             let done = match front.fate {
-                Fate::InFlight => !is_packet && self.sent.len() > CAPACITY,
+                Fate::InFlight if self.sent.len() <= CAPACITY => false,
+                Fate::InFlight => !front.content.as_ref().is_some_and(Content::is_packet),
                 Fate::Acked | Fate::Untracked => true,
                 Fate::Lost => now.since(front.at) > remember || self.sent.len() >= CAPACITY,
             };

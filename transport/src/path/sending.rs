@@ -116,7 +116,7 @@ impl<C: Content> Path<C> {
     /// Rate at which what was sent leaves, bytes/s. In BBR's Startup, what was measured may be the
     /// rate of a sender that had little to send, or of a heartbeat.
     fn drains(&self) -> u64 {
-        if self.searches() { self.rate() } else { self.delivers() }
+        if self.cc.searches() { self.rate() } else { self.delivers() }
     }
 
     /// Time until what was sent has left the queue of the path: by the times at which it was sent,
