@@ -744,8 +744,7 @@ impl CongestionControl for Bbr {
     }
 
     fn bandwidth(&self) -> Option<u64> {
-        let bandwidth = self.max_bw.max() as u64;
-        (bandwidth > 0).then_some(bandwidth)
+        Some(self.max_bw.max() as u64)
     }
 
     fn state(&self) -> &'static str {

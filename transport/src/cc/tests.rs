@@ -440,11 +440,6 @@ impl Steady {
     }
 }
 
-#[test]
-fn bbr_says_no_bandwidth_before_it_has_measured_one() {
-    assert_eq!(Steady::new(Bbr).control.bandwidth(), None);
-}
-
 /// With a minimum RTT that is too low, all that is in flight looks like a queue, and never drains.
 #[test]
 fn bbr_does_not_take_its_own_draining_for_a_slower_path() {

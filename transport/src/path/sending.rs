@@ -113,16 +113,10 @@ impl<C: Content> Path<C> {
         self.cc.bandwidth().unwrap_or_else(guess).min(self.rate_max()).min(MAX_RATE)
     }
 
-    /// Rate at which what was sent leaves, bytes/s. In BBR's Startup, what was measured may be the
-    /// rate of a sender that had little to send, or of a heartbeat.
-    fn drains(&self) -> u64 {
-        if self.cc.searches() { self.rate() } else { self.delivers() }
-    }
-
     /// Time until what was sent has left the queue of the path: by the times at which it was sent,
     /// or by what is in flight beyond the bandwidth-delay product, whichever is less.
     pub fn backlog(&self, now: Instant) -> Duration {
-        let takes = time_for(self.flight.in_flight(), self.drains());
+        let takes = time_for(self.flight.in_flight(), self.delivers());
         let queued = takes.saturating_sub(self.flight.rtt().minimum());
         self.idle_at.since(now).min(queued)
     }
@@ -146,7 +140,7 @@ impl<C: Content> Path<C> {
             self.loss.on_sent(now);
             self.counters.packets_asking += 1;
         }
-        self.idle_at = self.idle_at.max(now) + time_for(size as u64, self.drains());
+        self.idle_at = self.idle_at.max(now) + time_for(size as u64, self.delivers());
         if let Some(limit) = self.rate_limit() {
             self.limiter.on_sent(now, (size + self.outer_headers()) as u64, limit);
         }
