@@ -39,18 +39,11 @@ impl Forwarding {
 
     /// Switches it on. The former values are written down first.
     pub(crate) fn switch_on(&mut self) -> Result<(), Error> {
-        let advertised = fs::read_dir(Path::new(SETTINGS).join("ipv6/conf")).into_iter().flatten();
-        let advertised = advertised.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let advertised = read(FORWARDING[1]).is_ok_and(|value| value == "0").then(|| links("ipv6"));
+        let advertised = advertised.into_iter().flatten();
         let advertised = advertised.map(|link| (format!("ipv6/conf/{link}/accept_ra"), "1", "2"));
-        let mut wanted: Vec<_> = advertised
-            .filter(|(_, _, _)| read(FORWARDING[1]).is_ok_and(|value| value == "0"))
-            .collect();
-        wanted.extend(FORWARDING.map(|name| (name.to_owned(), "0", "1")));
-        for (name, from, to) in wanted {
-            if read(&name).is_ok_and(|value| value == from) {
-                self.changed.push((name, from.to_owned(), to.to_owned()));
-            }
-        }
+        let wanted = advertised.chain(FORWARDING.map(|name| (name.to_owned(), "0", "1")));
+        self.changed.extend(with_values(wanted));
         // What is put back last is first.
         let lines = lost_when_off().into_iter().chain(self.changed.iter().cloned());
         let lines = lines.map(|(name, from, to)| format!("{name} {from} {to}\n"));
@@ -107,21 +100,29 @@ fn lost_when_off() -> Vec<(String, String, String)> {
         if read(switch).is_ok_and(|value| value != "0") {
             continue;
         }
-        let conf = format!("{family}/conf");
-        let links = fs::read_dir(Path::new(SETTINGS).join(&conf)).into_iter().flatten();
-        let links = links.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let forwarding = links
+        let forwarding = links(family)
             .filter(|link| link != "all")
-            .map(|link| (format!("{conf}/{link}/forwarding"), "1", "0"));
+            .map(|link| (format!("{family}/conf/{link}/forwarding"), "1", "0"));
         let redirects =
             (family == "ipv4").then(|| ("ipv4/conf/all/accept_redirects".to_owned(), "0", "1"));
-        for (name, now, then) in forwarding.chain(redirects) {
-            if read(&name).is_ok_and(|value| value == now) {
-                lost.push((name, now.to_owned(), then.to_owned()));
-            }
-        }
+        lost.extend(with_values(forwarding.chain(redirects)));
     }
     lost
+}
+
+/// The interfaces that have parameters of `family`, `all` and `default` included.
+fn links(family: &str) -> impl Iterator<Item = String> {
+    let entries = fs::read_dir(Path::new(SETTINGS).join(family).join("conf"));
+    entries.into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+}
+
+/// Those of `parameters` that have the first of their values.
+fn with_values<'a>(
+    parameters: impl Iterator<Item = (String, &'a str, &'a str)>,
+) -> impl Iterator<Item = (String, String, String)> {
+    let holds =
+        |(name, value, _): &(String, &str, &str)| read(name).is_ok_and(|found| found == *value);
+    parameters.filter(holds).map(|(name, from, to)| (name, from.to_owned(), to.to_owned()))
 }
 
 /// The file in which the daemon with this control socket records the former values.

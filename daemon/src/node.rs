@@ -171,6 +171,13 @@ struct Refresh {
     routes_told: Instant,
 }
 
+impl Refresh {
+    /// Addresses are listed again at `due` at the latest.
+    fn hasten(&mut self, due: Instant) {
+        self.due = Some(self.due.map_or(due, |earlier| earlier.min(due)));
+    }
+}
+
 /// What the status says of the settings.
 #[derive(Debug)]
 struct Description {
@@ -364,7 +371,7 @@ impl Node {
         self.refresh.lost |= changes.lost;
         if changes.links || changes.addresses {
             let due = (self.refresh.last + REFRESH_INTERVAL).max(now);
-            self.refresh.due = Some(self.refresh.due.map_or(due, |earlier| earlier.min(due)));
+            self.refresh.hasten(due);
         }
         if changes.routes && self.refresh.routes.is_none() {
             self.refresh.routes = Some((self.refresh.routes_told + REFRESH_INTERVAL).max(now));
@@ -474,8 +481,7 @@ impl Node {
             self.engine.handle_command(now, Command::LocalAddresses(list));
         }
         if !self.network.host().pinned().is_empty() {
-            let due = now + PIN_INTERVAL;
-            self.refresh.due = Some(self.refresh.due.map_or(due, |other| other.min(due)));
+            self.refresh.hasten(now + PIN_INTERVAL);
         }
         let may_look = self.refresh.look_at <= now;
         let lost = self.refresh.lost && may_look;
@@ -487,8 +493,7 @@ impl Node {
             self.refresh.look_at = self.refresh.last + LOOK_INTERVAL;
         }
         if self.refresh.lost {
-            let due = self.refresh.look_at;
-            self.refresh.due = Some(self.refresh.due.map_or(due, |other| other.min(due)));
+            self.refresh.hasten(self.refresh.look_at);
         }
         Ok(changes)
     }

@@ -297,7 +297,8 @@ impl Association {
         self.handshakes.on_cookie_reply(now, datagram)
     }
 
-    /// A packet under our keys was authenticated: offered keys are confirmed.
+    /// A packet under our keys was authenticated: offered keys are confirmed. Returns the source of
+    /// the initiation that they answer, if it is the first packet under them.
     pub(super) fn confirm_keys(
         &mut self,
         now: Instant,

@@ -149,7 +149,7 @@ impl Engine {
             None => self.accept_unknown(now, from, datagram, &responder)?,
         };
         let (association, mut cx) = self.association(peer);
-        let handled = association.on_initiation(now, initiation.from, responder, &mut cx);
+        let handled = association.on_initiation(now, from, responder, &mut cx);
         self.touched.insert(peer);
         handled.map_err(|reason| {
             log::debug!("initiation from {}: {reason}", initiation.from.remote);

@@ -38,20 +38,22 @@ impl Sender {
             let new = self.next_segment();
             match new {
                 Some(new) => self.send_segment(now, new, out),
-                None => self.repeat_last(now, out),
+                // A probe is due only while something is not acknowledged.
+                None => self.repeat(now, self.segments.len() - 1, out),
             }
             self.probes.on_sent(self.next, new.is_none());
         }
         self.timeout_at = self.timeout_at.max(now + MILLI);
     }
 
-    fn repeat_last(&mut self, now: Nanos, out: &mut Vec<Vec<u8>>) {
+    /// Sends the segment at `index` again.
+    fn repeat(&mut self, now: Nanos, index: usize, out: &mut Vec<Vec<u8>>) {
         let delivery = self.delivery.snapshot();
-        let Some(last) = self.segments.back_mut() else { return };
-        (last.sent_at, last.retransmitted, last.delivery) = (now, true, delivery);
-        let last = *last;
-        self.pacing.on_sent(now, last.len, &self.control);
-        self.emit_segment(now, &last, out);
+        let segment = &mut self.segments[index];
+        (segment.sent_at, segment.retransmitted, segment.delivery) = (now, true, delivery);
+        let segment = *segment;
+        self.pacing.on_sent(now, segment.len, &self.control);
+        self.emit_segment(now, &segment, out);
     }
 
     /// Retransmits lost segments. Returns whether there are none left.
@@ -72,15 +74,11 @@ impl Sender {
                 return false;
             }
             self.split(index, mss);
-            let delivery = self.delivery.snapshot();
             let segment = &mut self.segments[index];
-            (segment.sent_at, segment.retransmitted, segment.fate) = (now, true, Fate::InFlight);
-            segment.delivery = delivery;
-            let segment = *segment;
-            self.pacing.on_sent(now, segment.len, &self.control);
+            segment.fate = Fate::InFlight;
             self.lost -= 1;
             self.in_flight += segment.len as u64;
-            self.emit_segment(now, &segment, out);
+            self.repeat(now, index, out);
         }
         true
     }
