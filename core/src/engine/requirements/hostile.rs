@@ -171,14 +171,20 @@ fn no_packet_is_delivered_to_a_destination_that_the_peer_may_not_reach() {
     assert_eq!(inject(&mut pair, &compact(950, 0, &COMPACT_TCP)).len(), 1);
 }
 
-/// [S-14]
-#[test]
-fn header_fields_of_a_session_are_dropped_with_its_destination_address() {
+/// Host 1 knows the header fields of session 900, and takes its compact packets.
+fn told() -> (Pair, SessionFields) {
     let mut pair = Pair::new(|_| {});
     pair.run_for(SECOND);
     let fields = fields(protocol::TCP, end([198, 19, 0, 1], 5_000), end([198, 19, 0, 2], 80));
     inject(&mut pair, &session_open(900, fields));
     assert_eq!(inject(&mut pair, &compact(900, 0, &COMPACT_TCP)).len(), 1);
+    (pair, fields)
+}
+
+/// [S-14]
+#[test]
+fn header_fields_of_a_session_are_dropped_with_its_destination_address() {
+    let (mut pair, fields) = told();
     let now = pair.now;
     let addresses =
         |list: &[[u8; 4]]| Command::OwnAddresses(list.iter().copied().map(IpAddr::from).collect());
@@ -193,11 +199,7 @@ fn header_fields_of_a_session_are_dropped_with_its_destination_address() {
 /// [S-8]
 #[test]
 fn header_fields_of_a_session_are_dropped_when_a_reload_takes_its_source_from_the_peer() {
-    let mut pair = Pair::new(|_| {});
-    pair.run_for(SECOND);
-    let fields = fields(protocol::TCP, end([198, 19, 0, 1], 5_000), end([198, 19, 0, 2], 80));
-    inject(&mut pair, &session_open(900, fields));
-    assert_eq!(inject(&mut pair, &compact(900, 0, &COMPACT_TCP)).len(), 1);
+    let (mut pair, fields) = told();
     let now = pair.now;
     let peer = pair.association(1).config.clone();
     let reload = |pair: &mut Pair, peer: PeerConfig| {
