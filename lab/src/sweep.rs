@@ -89,6 +89,10 @@ pub(crate) struct Options {
     /// Prints a time line of the bulk transfer of one seed and sender
     #[arg(long, requires = "seed")]
     explain: bool,
+    /// Explains a transfer of so many bytes from idle instead of bulk
+    #[arg(long, requires = "explain")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    bytes: Option<u64>,
     /// The sender to explain
     #[arg(long, default_value = "cubic")]
     sender: String,
@@ -141,7 +145,11 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     let plan = Plan { short: !options.bulk_only, parameters };
     if let (Some(seed), true) = (options.seed, options.explain) {
         let work = Work::new(&format!("simulating set {seed}"), 1);
-        let text = explain::text(&options.set(seed)?, &options.sender, &plan)?;
+        let (set, sender) = (options.set(seed)?, &options.sender);
+        let text = match options.bytes {
+            Some(bytes) => explain::short(&set, sender, bytes, &plan)?,
+            None => explain::bulk(&set, sender, &plan)?,
+        };
         drop(work);
         print!("{text}");
         return Ok(ExitCode::SUCCESS);

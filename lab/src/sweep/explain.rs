@@ -1,4 +1,4 @@
-//! The time line of a bulk transfer through mpip: who was limited by what.
+//! The time line of a transfer through mpip: who was limited by what.
 
 use core::time::Duration;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::io;
 use mpip_core::{PathStatus, PeerStatus};
 use mpip_link::Counters;
 use mpip_sim::clock::{MILLI, Nanos, SECOND};
-use mpip_sim::measure::{Sender, WARM_UP};
+use mpip_sim::measure::{Sender, Subject, WARM_UP};
 use mpip_sim::spec::outer_address;
 use mpip_sim::tcp::TcpState;
 use mpip_sim::world::{Observe, World};
@@ -15,13 +15,15 @@ use mpip_sim::world::{Observe, World};
 use super::distribution::Set;
 use super::measured::{self, Plan};
 
-/// Interval of the lines.
+/// Interval of the lines of bulk.
 const STEP: Nanos = 250 * MILLI;
+/// Lines of a short transfer, about.
+const LINES: u64 = 24;
 /// MTU of the links.
 const WHOLE: u16 = 1_500;
 
 const LEGEND: &str = "\
-Goodput and each path's rate, also that back, in Mbit/s over the last 250 ms. inner: the sender's
+Goodput and each path's rate, also that back, in Mbit/s since the last line. inner: the sender's
 window in kB, round trip in ms, and packets that it declared lost (QUIC: and how many of its packets
 had not arrived by then, those on the way included; more lost than missing are spurious). queue: kB
 in the tunnel's queue, packets that it dropped or marked. wait: kB that the receiver holds for
@@ -49,11 +51,11 @@ struct PathBefore {
     spurious: u64,
 }
 
-/// The set, what each path carries alone, and the time line of `sender` over it.
+/// The set, what each path carries alone, and the time line of bulk by `sender` over it.
 ///
 /// # Errors
 /// If there is no sender of that name.
-pub(super) fn text(set: &Set, name: &str, plan: &Plan) -> io::Result<String> {
+pub(super) fn bulk(set: &Set, name: &str, plan: &Plan) -> io::Result<String> {
     let sender = Sender::from_name(name).map_err(io::Error::other)?;
     let found = measured::measure(set, name, &Plan { short: false, ..plan.clone() })?;
     let mut text = set.describe();
@@ -72,21 +74,58 @@ pub(super) fn text(set: &Set, name: &str, plan: &Plan) -> io::Result<String> {
     );
     let _ = writeln!(
         text,
-        "ping, 95th percentile: alone {:.1} ms, beside bulk {:.1} ms, lost {:.1} %\n\n{LEGEND}",
+        "ping, 95th percentile: alone {:.1} ms, beside bulk {:.1} ms, lost {:.1} %",
         found.bulk.ping_alone,
         found.bulk.ping,
         found.bulk.ping_lost * 100.0
     );
-    let mut world = World::new(measured::loaded(set, sender, plan), Observe::default());
+    let world = World::new(measured::loaded(set, sender, plan), Observe::default());
+    lines(&mut text, world, set, (STEP, set.until));
+    Ok(text)
+}
+
+/// The set, how long `bytes` bytes take on each path alone and through mpip, and the time line of
+/// their first run by `sender` through mpip.
+///
+/// # Errors
+/// If there is no sender of that name.
+pub(super) fn short(set: &Set, name: &str, bytes: u64, plan: &Plan) -> io::Result<String> {
+    let sender = Sender::from_name(name).map_err(io::Error::other)?;
+    let set = set.quiet();
+    let (found, violations) = measured::short(&set, sender, bytes, plan);
+    let mut text = set.describe();
+    let milliseconds = |seconds: f64| format!("{:.1}", seconds * 1e3);
+    let alone: Vec<String> = found.alone.iter().copied().map(milliseconds).collect();
+    let _ = writeln!(
+        text,
+        "{name}, {bytes} bytes, medians in ms: alone {}, mpip {}; of the best path {:.3}",
+        alone.join(" "),
+        milliseconds(found.mpip),
+        found.mpip / found.best(),
+    );
+    violations.iter().for_each(|violation| {
+        let _ = writeln!(text, "violated: {violation}");
+    });
+    let [spec, again] = [0; 2].map(|run| measured::short_spec(&set, Subject::MPIP, (sender, bytes), plan, run));
+    let mut world = World::new(spec, Observe::default());
+    let took = measured::time_of(&mut world, bytes);
+    let _ = writeln!(text, "this run: {:.1} ms", took as f64 / MILLI as f64);
+    let step = (took / LINES).max(MILLI).next_multiple_of(MILLI);
+    lines(&mut text, World::new(again, Observe::default()), &set, (step, took));
+    Ok(text)
+}
+
+/// A line each `step` after the warm-up, until `end` is reached.
+fn lines(text: &mut String, mut world: World, set: &Set, (step, end): (Nanos, Nanos)) {
+    let _ = writeln!(text, "\n{LEGEND}");
     world.run_until(WARM_UP);
     let mut before = look(&world, set.paths.len());
-    for step in 1..=set.until / STEP {
-        world.run_until(WARM_UP + step * STEP);
-        line(&mut text, &world, &before);
+    for number in 1..=end.div_ceil(step) {
+        world.run_until(WARM_UP + number * step);
+        line(text, &world, &before, step);
         before = look(&world, set.paths.len());
     }
     let _ = writeln!(text, "the sender at the end: {}", world.tcp_state(0));
-    Ok(text)
 }
 
 fn peer(world: &World, host: usize) -> Option<PeerStatus> {
@@ -126,8 +165,8 @@ fn look(world: &World, paths: usize) -> Before {
     }
 }
 
-fn line(text: &mut String, world: &World, before: &Before) {
-    let rate = |bytes: u64| bytes as f64 * 8.0 / (STEP as f64 / SECOND as f64) / 1e6;
+fn line(text: &mut String, world: &World, before: &Before, step: Nanos) {
+    let rate = |bytes: u64| bytes as f64 * 8.0 / (step as f64 / SECOND as f64) / 1e6;
     let now = look(world, before.paths.len());
     let kilo = |bytes: u64| bytes / 1_000;
     let seconds = (world.now() - WARM_UP) as f64 / SECOND as f64;
@@ -148,7 +187,7 @@ fn line(text: &mut String, world: &World, before: &Before) {
     let held = peer(world, 1).map_or(0, |status| status.resequencing as u64);
     let _ = writeln!(
         text,
-        "{seconds:6.2} s {:7.2}  inner {inner}  queue {:4} {:3}  wait {:5}",
+        "{seconds:7.3} s {:7.2}  inner {inner}  queue {:4} {:3}  wait {:5}",
         rate(now.goodput - before.goodput),
         kilo(queued),
         now.drops - before.drops,
@@ -199,7 +238,7 @@ mod tests {
         let seed = (0..).find(|seed| Set::draw(*seed).bulk_limit() < 8e6);
         let set = Set::draw(seed.expect("there is a slow one"));
         let plan = Plan { short: false, parameters: Parameters::default() };
-        let text = text(&set, "quic-cubic", &plan).expect("the sender exists");
+        let text = bulk(&set, "quic-cubic", &plan).expect("the sender exists");
         let steps = text.lines().filter(|line| line.contains("  inner ")).count() as u64;
         let paths = text.lines().filter(|line| line.contains("  window ")).count() as u64;
         assert_eq!(steps, set.until / STEP);

@@ -186,7 +186,11 @@ pub(crate) fn measure(set: &Set, name: &str, plan: &Plan) -> io::Result<Measured
     let mut shorts = Vec::new();
     if plan.short {
         let quiet = set.quiet();
-        shorts.extend(SIZES.map(|size| short(&quiet, sender, size, plan, &mut violations)));
+        for size in SIZES {
+            let (times, violated) = short(&quiet, sender, size, plan);
+            shorts.push(times);
+            violations.extend(violated);
+        }
     }
     let (seed, sender) = (set.seed, name.to_owned());
     Ok(Measured { seed, sender, bulk, short: shorts, violations })
@@ -256,24 +260,42 @@ fn milliseconds(nanos: Option<Nanos>) -> f64 {
     nanos.unwrap_or(END) as f64 / MILLI as f64
 }
 
-fn short(set: &Set, sender: Sender, size: u64, plan: &Plan, violations: &mut Vec<String>) -> Short {
+/// The times of `bytes` bytes from idle, and what was violated.
+pub(super) fn short(set: &Set, sender: Sender, bytes: u64, plan: &Plan) -> (Short, Vec<String>) {
+    let mut violations = Vec::new();
     let mut time = |subject: Subject| {
         let times: Vec<f64> = (0..REPETITIONS)
             .map(|repetition| {
-                let spec = world(set, subject, (sender, Some(size)), LONGEST, repetition);
-                let mut world = World::new(through_mpip(spec, plan), Observe::default());
-                let mut end = WARM_UP;
-                while end < WARM_UP + LONGEST && world.flow_bytes(0) < size {
-                    end += 50 * MILLI;
-                    world.run_until(end);
-                }
-                note(violations, &world);
-                let done = world.last_delivery(0).filter(|_| world.flow_bytes(0) >= size);
-                let done = done.unwrap_or(WARM_UP + LONGEST) - WARM_UP;
-                done as f64 / SECOND as f64
+                let spec = short_spec(set, subject, (sender, bytes), plan, repetition);
+                let mut world = World::new(spec, Observe::default());
+                let took = time_of(&mut world, bytes);
+                note(&mut violations, &world);
+                took as f64 / SECOND as f64
             })
             .collect();
         median(&times)
     };
-    Short { alone: subjects(set).map(&mut time).collect(), mpip: time(Subject::MPIP) }
+    (Short { alone: subjects(set).map(&mut time).collect(), mpip: time(Subject::MPIP) }, violations)
+}
+
+/// The world of one run of `bytes` bytes by `subject`.
+pub(super) fn short_spec(
+    set: &Set,
+    subject: Subject,
+    (sender, bytes): (Sender, u64),
+    plan: &Plan,
+    repetition: u64,
+) -> WorldSpec {
+    through_mpip(world(set, subject, (sender, Some(bytes)), LONGEST, repetition), plan)
+}
+
+/// Runs `world` until its first flow has delivered `bytes`; how long that took, [`LONGEST`] at most.
+pub(super) fn time_of(world: &mut World, bytes: u64) -> Nanos {
+    let mut end = WARM_UP;
+    while end < WARM_UP + LONGEST && world.flow_bytes(0) < bytes {
+        end += 50 * MILLI;
+        world.run_until(end);
+    }
+    let done = world.last_delivery(0).filter(|_| world.flow_bytes(0) >= bytes);
+    done.unwrap_or(WARM_UP + LONGEST) - WARM_UP
 }
