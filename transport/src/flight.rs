@@ -45,15 +45,25 @@ const ELSEWHERE: usize = 64;
 pub struct Progress {
     /// For the congestion control; `None` when nothing new was acknowledged.
     pub sample: Option<RateSample>,
-    /// When the largest newly acknowledged packet left and arrived, each in µs of the local clock
-    /// there.
-    pub delay: Option<(u32, u32)>,
+    /// The largest packet, if it is newly acknowledged.
+    pub newest: Option<Newest>,
     /// Packets declared lost that have arrived (spurious losses).
     pub spurious: u64,
     /// Bytes acknowledged for the first time.
     pub acked: u64,
     /// The longest datagram newly acknowledged, MTU probes included; 0 if there is none.
     pub longest: u16,
+}
+
+/// The largest packet that a feedback frame acknowledges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Newest {
+    /// Its number.
+    pub number: u64,
+    /// When it left, µs of the local clock modulo 2^32.
+    pub left_at: u32,
+    /// When it arrived, µs of the peer's clock modulo 2^32.
+    pub received_at: u32,
 }
 
 /// The packets that a feedback frame acknowledges for the first time.
@@ -274,8 +284,11 @@ impl<C: Content> Flight<C> {
         self.largest_acked = Some(former_largest.unwrap_or(0).max(feedback.largest()));
         let newest = acked.newest.filter(|&(number, _)| number == feedback.largest());
         let rtt = newest.map(|(_, departure)| self.measure_rtt(now, departure.at, feedback.delay));
-        let delay =
-            newest.map(|(_, departure)| (departure.at.as_micros() as u32, feedback.received_at));
+        let newest = newest.map(|(number, departure)| Newest {
+            number,
+            left_at: departure.at.as_micros() as u32,
+            received_at: feedback.received_at,
+        });
         // Reordered feedback has old counts (RFC 9000, section 13.4.2.1).
         let overtaken = former_largest.is_some_and(|largest| largest >= feedback.largest());
         let ecn_ce = match overtaken {
@@ -323,7 +336,7 @@ impl<C: Content> Flight<C> {
         });
         self.trim(now);
         let Acknowledged { bytes, spurious, longest, .. } = acked;
-        Ok(Progress { sample, delay, spurious, acked: bytes, longest })
+        Ok(Progress { sample, newest, spurious, acked: bytes, longest })
     }
 
     /// Marks the packets of `feedback` as arrived, and measures by how much others overtook them.

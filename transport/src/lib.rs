@@ -20,6 +20,7 @@
 mod arrivals;
 pub mod bottleneck;
 mod burst;
+mod capacity;
 pub mod cc;
 mod challenge;
 mod congestion;
@@ -48,7 +49,7 @@ pub use challenge::{Challenge, Standing};
 pub use congestion::Congestion;
 pub use content::Content;
 pub use delay::{DelayEstimator, clock_difference};
-pub use flight::{Flight, LossSummary, Losses, NeverSent, Progress, bytes_per_datagram};
+pub use flight::{Flight, LossSummary, Losses, NeverSent, Newest, Progress, bytes_per_datagram};
 pub use liveness::{MAX_PROBE_INTERVAL, Silence};
 pub use metrics::Metrics;
 pub use parameters::{BbrParameters, BottleneckParameters, Parameters, PlayoutParameters};

@@ -17,6 +17,8 @@ mechanisms! {
         burst: BurstParameters,
         /// Repair of late packets before they count as lost.
         early_repair: EarlyRepairParameters,
+        /// The capacity of idle paths.
+        capacity: CapacityParameters,
         /// Playout delay on paths with jitter.
         playout: PlayoutParameters,
         /// Shared bottleneck detection.
@@ -117,6 +119,26 @@ parameters! {
         /// Mean deviations of the RTT by which a packet is late that is sent again, at most the
         /// reordering window.
         deviations: f64 = 3.0, "deviations", 0.0..=1e6, "of normal jitter, 1 packet in 120 is as late";
+    }
+}
+
+parameters! {
+    /// Parameters of how the capacity of idle paths is measured.
+    pub struct CapacityParameters {
+        /// Measures it.
+        enabled: bool = true, "", 0.0..=1.0, "measured";
+        /// Large trains that are wanted; every other heartbeat is long until there are so many.
+        wanted: u32 = 3, "trains", 0.0..=4.0, "the fastest of three has met little jitter";
+        /// Long heartbeats at most.
+        long: u32 = 6, "datagrams", 0.0..=1_000.0, "twice what is wanted, as some are lost";
+        /// Mean deviations of the one-way delay by which a large train has to be later.
+        deviations: f64 = 2.0, "deviations", 0.0..=100.0, "jitter seldom differs by more";
+        /// Window up to which a transfer has not shown yet what the path carries.
+        opening: f64 = 1.25, "initial windows", 0.0..=1e6, "heartbeats widen it a little";
+        /// Age up to which trains are compared.
+        window: Duration = ms(10_000), "ms", 1.0..=100_000.0, "clocks drift by 1 ms at most (100 ppm)";
+        /// Smallest difference of two trains that counts.
+        resolution: Duration = Duration::from_micros(100), "ms", 0.001..=1_000.0, "hosts time packets no better";
     }
 }
 

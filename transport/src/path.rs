@@ -10,6 +10,7 @@ use mpip_wire::{CHALLENGE_DATAGRAM_LEN, PathId, RateLimit};
 use crate::arrivals::Arrivals;
 use crate::bottleneck::DelaySeries;
 use crate::burst::BurstLimit;
+use crate::capacity::Capacity;
 use crate::cc::{self, CongestionControlKind, Subflow};
 use crate::challenge::Challenge;
 use crate::congestion::Congestion;
@@ -118,12 +119,17 @@ pub struct Path<C> {
     pub opened: Instant,
     /// When what was sent has left the queue of the path, at the estimated bandwidth.
     idle_at: Instant,
+    /// The same by the capacity that idle times have shown, while the path searches.
+    clears_at: Instant,
+    /// It searches, and has a first window still.
+    opens: bool,
     /// Whether the peer answers here.
     pub peer: PeerAnswers,
     /// Keepalives while the association is idle.
     pub rest: Rest,
     state: PathState,
     mtu: Search,
+    capacity: Capacity,
     pacer: Pacer,
     bursts: BurstLimit,
     limiter: Limiter,
@@ -174,6 +180,7 @@ impl<C: Content> Path<C> {
             seen: Seen::default(),
             reserve: Reserve::default(),
             blocked: false,
+            capacity: Capacity::new(&parameters.capacity),
             playout: Playout::default(),
             ping: false,
             liveness: Liveness::new(now),
@@ -183,6 +190,8 @@ impl<C: Content> Path<C> {
             counters: Counters::default(),
             changed: now,
             idle_at: now,
+            clears_at: now,
+            opens: true,
             reason: "it is new",
             opened: now,
             peer: PeerAnswers::default(),
@@ -296,6 +305,13 @@ impl<C: Content> Path<C> {
         Some(self.payload_of(size))
     }
 
+    /// Bytes of the heartbeat that is about to be sent, if a long one is to show the capacity.
+    pub fn take_long_heartbeat(&mut self) -> Option<usize> {
+        let settled = self.mtu.lasting().is_some() && !self.rest.is_resting();
+        let long = settled && self.capacity.take_long();
+        long.then(|| self.payload_of(self.mtu.confirmed()))
+    }
+
     /// The MTU probe has left. A normal probe follows, to tell a small MTU from a failed path.
     pub fn on_mtu_probe_sent(&mut self) {
         self.mtu.on_probe_sent();
@@ -330,6 +346,8 @@ impl<C: Content> Path<C> {
             self.delay = DelayEstimator::default();
             self.delays = DelaySeries::default();
             self.playout = Playout::default();
+            self.capacity = Capacity::new(&parameters.capacity);
+            self.opens = true;
             self.flight.on_moved();
             self.seen.ours = None;
             self.seen.is_ours = true;

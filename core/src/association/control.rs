@@ -21,6 +21,21 @@ use mpip_types::{DatagramSink, PathAddress};
 /// address than came from there.
 const MIN_HEARTBEAT_FRAMES: usize = 18;
 
+/// What a control datagram carries.
+struct Body<'a> {
+    frames: &'a [u8],
+    /// Those of them that are notices.
+    notices: &'a [Notice],
+    /// Bytes up to which padding fills them up.
+    least: usize,
+}
+
+impl<'a> Body<'a> {
+    fn of(frames: &'a [u8]) -> Self {
+        Self { frames, notices: &[], least: 0 }
+    }
+}
+
 impl Association {
     /// Sends path challenges and path responses.
     pub(super) fn send_challenges(
@@ -155,7 +170,7 @@ impl Association {
         if unknown {
             path.validation.credit -= len + overhead;
         }
-        self.send_frames_to(now, index, to, &room[..len], &[], out);
+        self.send_frames_to(now, index, to, &Body::of(&room[..len]), out);
         true
     }
 
@@ -169,7 +184,7 @@ impl Association {
             let Some(credit) = path.validation.credit.checked_sub(size) else { return };
             path.validation.credit = credit;
         }
-        self.send_frames_to(now, index, to, &room[..len], &[], out);
+        self.send_frames_to(now, index, to, &Body::of(&room[..len]), out);
     }
 
     /// Sends notices that concern the association on its best path.
@@ -188,7 +203,8 @@ impl Association {
             let mut frames = FrameWriter::new(&mut room);
             let notices = self.write_notices(Carrier::Best, &cx.shared.locals, &mut frames);
             let len = frames.len();
-            if len > 0 && !self.send_frames(now, index, &room[..len], &notices, out) {
+            let body = Body { notices: &notices, ..Body::of(&room[..len]) };
+            if len > 0 && !self.send_frames(now, index, &body, out) {
                 return;
             }
             self.on_told(&notices);
@@ -335,17 +351,20 @@ impl Association {
             // Even if the socket refuses it: the next packet triggers feedback again.
             path.arrivals.on_feedback_sent();
         }
-        let (id, pads) = (path.id, path.is_translated());
+        let (id, translated) = (path.id, path.is_translated());
+        let long = heartbeat.then(|| path.take_long_heartbeat()).flatten();
         let notices = self.write_notices(Carrier::Path(id), locals, &mut frames);
         if heartbeat {
             frames.push(&Frame::Heartbeat).expect("one byte is left");
-            if pads {
-                let len = frames.len().max(MIN_HEARTBEAT_FRAMES);
-                frames.pad_to(len).expect("padding fits the room");
-            }
         }
+        let least = match long {
+            Some(long) => long - datagram_overhead(id),
+            None if heartbeat && translated => MIN_HEARTBEAT_FRAMES,
+            None => 0,
+        };
         let len = frames.len();
-        if len > 0 && self.send_frames(now, index, &room[..len], &notices, out) {
+        let body = Body { frames: &room[..len], notices: &notices, least };
+        if len > 0 && self.send_frames(now, index, &body, out) {
             self.on_told(&notices);
         }
     }
@@ -368,21 +387,19 @@ impl Association {
         }
         path.spend(size);
         let to = path.leads_to();
-        self.send_frames_to(now, index, to, &room[..len], &[], out);
+        self.send_frames_to(now, index, to, &Body::of(&room[..len]), out);
     }
 
-    /// Sends `frames`, which include `notices`, on path `index`. Returns `false` if the path's
-    /// socket accepts no more now.
+    /// Sends `body` on path `index`. Returns `false` if the path's socket accepts no more now.
     fn send_frames(
         &mut self,
         now: Instant,
         index: PathIndex,
-        frames: &[u8],
-        notices: &[Notice],
+        body: &Body<'_>,
         out: &mut impl DatagramSink,
     ) -> bool {
         let to = self.paths[index].address;
-        self.send_frames_to(now, index, to, frames, notices, out)
+        self.send_frames_to(now, index, to, body, out)
     }
 
     /// As [`send_frames`](Self::send_frames), to the address `to`.
@@ -391,10 +408,10 @@ impl Association {
         now: Instant,
         index: PathIndex,
         to: PathAddress,
-        frames: &[u8],
-        notices: &[Notice],
+        body: &Body<'_>,
         out: &mut impl DatagramSink,
     ) -> bool {
+        let Body { frames, notices, least } = *body;
         let path = &self.paths[index];
         // A datagram to another address than the path's is not part of the path's loss detection.
         let asks = to == path.address
@@ -402,7 +419,13 @@ impl Association {
             && Frames::new(frames).any(|frame| frame.is_ok_and(|frame| frame.is_ack_eliciting()));
         let content = Content::of(notices);
         let info = SendInfo { asks, paced: false, probe: false, content };
-        let write = |plain: &mut [u8]| plain.copy_from_slice(frames);
-        self.send_datagram(now, index, to, frames.len(), None, info, out, write).is_some()
+        let len = frames.len().max(least);
+        let write = |plain: &mut [u8]| {
+            let (head, rest) = plain.split_at_mut(frames.len());
+            head.copy_from_slice(frames);
+            let (missing, mut padding) = (rest.len(), FrameWriter::new(rest));
+            padding.pad_to(missing).expect("padding fits the room");
+        };
+        self.send_datagram(now, index, to, len, None, info, out, write).is_some()
     }
 }

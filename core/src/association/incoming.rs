@@ -26,7 +26,7 @@ use crate::shared::Context;
 use crate::thinning::Progress;
 use crate::trace::What;
 use mpip_transport::clock_difference;
-use mpip_transport::{Challenge, PathState};
+use mpip_transport::{Challenge, Newest, PathState};
 use mpip_types::Instant;
 use mpip_types::packet::{Endpoint, Header, PlainAck, SessionKey, mark_ce, protocol};
 use mpip_types::{Checksum, Ecn, InnerPacket, Opened, PacketSink, PathAddress};
@@ -278,7 +278,7 @@ impl Association {
             return;
         };
         cx.shared.work += self.losses.steps;
-        if let Some((sent, received)) = progress.delay {
+        if let Some(Newest { left_at: sent, received_at: received, .. }) = progress.newest {
             let reference =
                 *self.delay_reference.get_or_insert_with(|| received.wrapping_sub(sent));
             let delay = clock_difference(sent, received, reference);

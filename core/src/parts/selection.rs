@@ -378,6 +378,7 @@ impl Selection {
             self.forget();
         }
         self.candidates[at].ready_at = ready_at;
+        self.candidates[at].clears_at = paths[place].clears_at();
     }
 
     fn gather_anew(&mut self, now: Instant, paths: &PathSet, wanted: Wanted) -> bool {
@@ -585,6 +586,7 @@ mod tests {
         Candidate {
             id: 0,
             ready_at: Instant::ZERO,
+            clears_at: Instant::ZERO,
             delay: 0,
             jitter: jitter_ms * 1_000,
             queuing: 0,

@@ -18,6 +18,9 @@ pub(crate) struct Candidate {
     pub(crate) id: u16,
     /// When it can take the packet; not after now if at once.
     pub(crate) ready_at: Instant,
+    /// When the path has transmitted what was sent on it, if it does not know its rate yet but
+    /// expects one; otherwise not after now.
+    pub(crate) clears_at: Instant,
     /// Smoothed one-way delay, µs against a reference that all candidates share.
     pub(crate) delay: i64,
     /// Mean deviation of the one-way delay, µs.
@@ -42,11 +45,12 @@ impl Candidate {
         Self {
             id: path.id.0,
             ready_at: path.ready_at(now, len),
+            clears_at: path.clears_at(),
             delay: path.delay.average().unwrap_or(0),
             jitter: path.delay.jitter().as_micros() as i64,
             queuing: path.delay.queuing().as_micros() as i64,
             repair: path.mean_repair(),
-            rate: path.rate(),
+            rate: path.expected_rate().unwrap_or(u64::MAX).min(path.rate()),
             loss: path.loss(),
             searches: path.searches(),
             fixed_weight: path.fixed_weight,

@@ -37,7 +37,7 @@ impl Scheduler for Earliest {
         _rng: &mut ChaCha8Rng,
     ) -> Option<usize> {
         let arrival = |path: &Candidate| {
-            let waits = path.ready_at.since(now).as_micros() as i64;
+            let waits = path.ready_at.max(path.clears_at).since(now).as_micros() as i64;
             let takes = (demand.len as u64 * 1_000_000 / path.rate.max(1)) as i64;
             let counts = demand.ordered && self.parameters.counts_repair;
             let repair = if counts { path.repair } else { 0 };

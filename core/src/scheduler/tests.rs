@@ -12,6 +12,7 @@ fn path(id: u16, delay_ms: i64) -> Candidate {
     Candidate {
         id,
         ready_at: Instant::ZERO,
+        clears_at: Instant::ZERO,
         delay: delay_ms * 1_000,
         jitter: 0,
         queuing: 0,
@@ -169,6 +170,17 @@ fn a_far_path_that_searches_works_later() {
     // One that is not so far begins at once.
     paths[1].delay = 80_000;
     assert_eq!(choose(&paths, 100, 0), Some(1));
+}
+
+#[test]
+fn what_a_path_that_searches_has_not_transmitted_yet_counts() {
+    let mut paths = vec![path(0, 5), path(2, 7)];
+    let choose = |paths: &[Candidate]| earliest().choose(NOW, paths, &demand(), &mut rng());
+    assert_eq!(choose(&paths), Some(0));
+    paths[0].clears_at = NOW + Duration::from_millis(3);
+    assert_eq!(choose(&paths), Some(1));
+    paths[1].clears_at = NOW + Duration::from_millis(3);
+    assert_eq!(choose(&paths), Some(0), "it may leave at once, behind what is there");
 }
 
 #[test]

@@ -106,7 +106,8 @@ pub(super) fn short(set: &Set, name: &str, bytes: u64, plan: &Plan) -> io::Resul
     violations.iter().for_each(|violation| {
         let _ = writeln!(text, "violated: {violation}");
     });
-    let [spec, again] = [0; 2].map(|run| measured::short_spec(&set, Subject::MPIP, (sender, bytes), plan, run));
+    let [spec, again] =
+        [0; 2].map(|run| measured::short_spec(&set, Subject::MPIP, (sender, bytes), plan, run));
     let mut world = World::new(spec, Observe::default());
     let took = measured::time_of(&mut world, bytes);
     let _ = writeln!(text, "this run: {:.1} ms", took as f64 / MILLI as f64);

@@ -289,7 +289,8 @@ pub(super) fn short_spec(
     through_mpip(world(set, subject, (sender, Some(bytes)), LONGEST, repetition), plan)
 }
 
-/// Runs `world` until its first flow has delivered `bytes`; how long that took, [`LONGEST`] at most.
+/// Runs `world` until its first flow has delivered `bytes`. Returns how long that took, [`LONGEST`]
+/// at most.
 pub(super) fn time_of(world: &mut World, bytes: u64) -> Nanos {
     let mut end = WARM_UP;
     while end < WARM_UP + LONGEST && world.flow_bytes(0) < bytes {

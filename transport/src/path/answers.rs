@@ -37,9 +37,13 @@ impl<C: Content> Path<C> {
         if progress.longest > 0 {
             self.mtu.on_arrived(now, self.size_of(progress.longest));
         }
+        if let Some(newest) = progress.newest {
+            self.capacity.on_arrived(now, newest.number, newest.received_at);
+        }
         if let Some(sample) = progress.sample {
             self.liveness.clear();
             self.cc.on_feedback(now, sample, subflows, own);
+            self.look_whether_it_opens();
         }
     }
 

@@ -6,6 +6,7 @@ use mpip_types::Instant;
 use mpip_wire::RateLimit;
 
 use super::Path;
+use crate::cc::INITIAL_WINDOW_PACKETS;
 use crate::content::Content;
 use crate::pacer::time_for;
 
@@ -99,6 +100,30 @@ impl<C: Content> Path<C> {
         rate.min(self.rate_max()).min(MAX_RATE)
     }
 
+    /// The capacity that the path's idle times have shown, bytes/s, or its estimated bandwidth if
+    /// that is more; `None` once feedback about a transfer shows what it carries: if the path got
+    /// little because of an estimate that is too low, it would never show more.
+    pub fn expected_rate(&self) -> Option<u64> {
+        if !self.opens {
+            return None;
+        }
+        let capacity = self.capacity.rate(self.delay.jitter())?;
+        Some(capacity.max(self.cc.bandwidth().unwrap_or(0)).max(1))
+    }
+
+    /// When what was sent has left the queue of the path, by the [expected
+    /// rate](Self::expected_rate). Where there is none, pacing sees to that, and it is not after
+    /// now.
+    pub fn clears_at(&self) -> Instant {
+        self.clears_at
+    }
+
+    /// Looks whether its transfers are so new that it has not shown what it carries.
+    pub(super) fn look_whether_it_opens(&mut self) {
+        let initial = INITIAL_WINDOW_PACKETS * u64::from(self.mtu.limit());
+        self.opens = self.searches() && self.capacity.is_opening(self.cc.window(), initial);
+    }
+
     /// Rate at which packets may leave, bytes/s: the pacing rate, at most the upper rate; `None`
     /// without both.
     pub fn pacing_rate(&self) -> Option<u64> {
@@ -139,8 +164,14 @@ impl<C: Content> Path<C> {
             self.liveness.on_ack_eliciting_sent(now);
             self.loss.on_sent(now);
             self.counters.packets_asking += 1;
+            let (number, in_flight) = (self.flight.next_number(), self.flight.in_flight());
+            self.capacity.on_sent(now, number, size, in_flight == 0);
         }
         self.idle_at = self.idle_at.max(now) + time_for(size as u64, self.delivers());
+        self.clears_at = match self.expected_rate() {
+            Some(rate) => self.clears_at.max(now) + time_for(size as u64, rate),
+            None => Instant::ZERO,
+        };
         if let Some(limit) = self.rate_limit() {
             self.limiter.on_sent(now, (size + self.outer_headers()) as u64, limit);
         }

@@ -512,6 +512,24 @@ fn an_idle_path_sends_a_heartbeat_every_300_ms() {
     }
 }
 
+#[test]
+fn every_other_heartbeat_of_a_new_path_is_long_until_its_capacity_is_known() {
+    let mut pair = in_turn();
+    pair.run_for(SECOND * 6);
+    let datagrams = pair.tapped();
+    for (host, path) in (0..2).flat_map(|host| (0..4).map(move |path| (host, path))) {
+        let own = datagrams.iter().filter(|d| d.host == host && d.path() == Some(path));
+        let long =
+            own.filter(|d| d.bytes.len() > 1_300 && d.frames().any(|f| f == Frame::Heartbeat));
+        let at: Vec<Instant> = long.map(|datagram| datagram.at).collect();
+        // The first is the MTU probe. Small ones lie between the others.
+        assert!((3..=4).contains(&at.len()), "path {path} of {host}: {at:?}");
+        let apart = at[1..].windows(2).map(|two| two[1].since(two[0]));
+        assert!(apart.min() >= Some(Duration::from_millis(599)), "{at:?}");
+        assert!(at[at.len() - 1] < Instant::from_millis(3_000), "{at:?}");
+    }
+}
+
 /// [P-7] [P-11]
 #[test]
 fn the_first_heartbeat_from_a_new_address_is_answered_with_a_challenge() {
