@@ -273,7 +273,7 @@ impl Association {
                     _ => path.reserve.told_limit(),
                 },
             }),
-            Notice::PathRefused(id) => Some(Frame::PathStatus {
+            Notice::PathRefused(id) => path(id).is_none().then_some(Frame::PathStatus {
                 path: id,
                 sequence: 0,
                 status: PathStatus::Abandoned,

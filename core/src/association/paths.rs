@@ -241,7 +241,7 @@ impl Association {
     }
 
     /// At the limit, removes the path that has not worked for longest, for one that the peer opens.
-    /// A peer that loses its only address cannot tell which paths it abandoned.
+    /// A peer that loses its only address cannot tell which paths it abandoned. The peer is told.
     pub(super) fn make_room_for_path(&mut self, now: Instant, cx: &mut Context<'_>) {
         if !self.paths.is_full() {
             return;
@@ -249,8 +249,11 @@ impl Association {
         let idle = |path: &Path| !path.works() && now.since(path.changed) >= PATH_LINGER;
         let idle = self.paths.enumerate().filter(|(_, path)| idle(path));
         if let Some((index, _)) = idle.min_by_key(|(_, path)| path.changed) {
+            let id = self.paths[index].id;
             self.change_state(now, cx, index, PathState::Abandoned, "replaced by a new path");
             self.remove_path(index);
+            // It does not linger, but the peer may still probe it.
+            self.outbox.owe(Notice::PathRefused(id));
         }
     }
 

@@ -38,7 +38,7 @@ pub(crate) enum Notice {
     Resequencing,
     /// The status of a path: available, standby or abandoned.
     PathStatus(PathId),
-    /// The peer still sends on an abandoned path.
+    /// A path that the peer may have is not there any more, or was never.
     PathRefused(PathId),
     /// These sequence numbers of a session will not be sent again.
     Skip(Skip),
@@ -94,10 +94,11 @@ impl Notice {
             Self::Addresses
             | Self::Resequencing
             | Self::PathStatus(_)
+            | Self::PathRefused(_)
             | Self::SessionOpen(..)
             | Self::AddressObserved(_)
             | Self::Keepalive(_) => true,
-            Self::PathRefused(_) | Self::Skip(_) | Self::SessionUnknown(_) | Self::Close => false,
+            Self::Skip(_) | Self::SessionUnknown(_) | Self::Close => false,
         }
     }
 

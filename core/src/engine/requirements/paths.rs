@@ -398,13 +398,7 @@ fn the_opener_reports_every_path_that_it_does_not_have_as_abandoned() {
     assert_eq!(pair.deliver(0, from, &unknown), Err(DropReason::UnknownPath));
     pair.tapped();
     pair.collect(0);
-    let told = |frame: Frame<'_>| match frame {
-        Frame::PathStatus { path, status, .. } => {
-            (path, status) == (PathId(99), PathStatus::Abandoned)
-        }
-        _ => false,
-    };
-    assert!(pair.tapped().iter().any(|datagram| datagram.frames().any(told)));
+    assert!(pair.tapped().iter().any(|datagram| says_abandoned(datagram, 99)));
 }
 
 /// [P-10]
@@ -601,6 +595,57 @@ fn at_the_limit_the_path_that_has_not_worked_for_longest_is_abandoned() {
     pair.run_for(SECOND * 10);
     assert_eq!(pair.states(1), [PathState::Active; 3]);
     assert_ne!(pair.drops(1, DropReason::TooManyPaths), 0);
+}
+
+/// Whether a datagram says that path `id` is abandoned.
+fn says_abandoned(datagram: &Tapped, id: u16) -> bool {
+    datagram.frames().any(|frame| match frame {
+        Frame::PathStatus { path, status, .. } => {
+            (path, status) == (PathId(id), PathStatus::Abandoned)
+        }
+        _ => false,
+    })
+}
+
+/// [P-9] [P-14]
+#[test]
+fn the_opener_is_told_which_path_made_room_also_if_that_is_lost_once() {
+    for first_is_lost in [false, true] {
+        let mut pair = Pair::with(|host, config| {
+            if host == 1 {
+                config.limits.paths = 2;
+            }
+        });
+        pair.tap = Some(Vec::new());
+        pair.engines[1]
+            .handle_command(pair.now, Command::LocalAddresses(vec![locals(1)[0].clone()]));
+        pair.run_for(SECOND);
+        assert_eq!(pair.states(0), [PathState::Active; 2]);
+        pair.dead = vec![1];
+        pair.run_for(SECOND * 5);
+        let ends = |pair: &mut Pair, id| pair.association(0).address_of(id).map(|ends| ends.local);
+        let failed = (0..2).find(|id| ends(&mut pair, *id) == Some(LocalId(1)));
+        let failed = failed.expect("the path from there");
+        pair.tapped();
+        if first_is_lost {
+            pair.pass = |host, _, _| host == 0;
+        }
+        pair.engines[0].handle_command(pair.now, Command::LocalAddresses(with_third_link(0)));
+        let told = |pair: &mut Pair| {
+            pair.tapped().iter().any(|sent| sent.host == 1 && says_abandoned(sent, failed))
+        };
+        let step = Duration::from_millis(1);
+        let soon = (0..50).any(|_| {
+            pair.run_for(step);
+            told(&mut pair)
+        });
+        assert!(soon, "with the next message on another path");
+        pair.pass = |_, _, _| true;
+        pair.run_for(SECOND);
+        let states = pair.engines[0].status(pair.now, true).peers.remove(0).paths;
+        let there = states.iter().find(|path| path.id == failed).map(|path| path.state);
+        assert!(there.is_none_or(|state| state == PathState::Abandoned), "{there:?}");
+    }
 }
 
 /// The paths that `host` uses for `packets` packets.
