@@ -255,12 +255,16 @@ impl Association {
         path.flight.on_answered(now);
         // Probes whether what was sent before validation has arrived.
         path.ping |= path.flight.in_flight() > 0;
+        self.losses.clear();
         if path.state() == PathState::Failed {
             // Probes sent to the old address will never be answered.
-            self.losses.clear();
             path.flight.abandon_control(&mut self.losses);
-            self.repair_losses(LossCause::PathFailed);
+        } else if path.works() && path.address != from {
+            // What left for the old address counts as lost at once: datagrams from the new one have
+            // told what arrived there.
+            path.abandon(&mut self.losses);
         }
+        self.repair_losses(LossCause::PathFailed);
         let path = &mut self.paths[index];
         let former = path.address.remote;
         if path.address != from {

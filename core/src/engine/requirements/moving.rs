@@ -4,6 +4,7 @@ use super::super::harness::*;
 use super::super::*;
 use crate::SchedulerKind;
 use mpip_transport::PathState;
+use mpip_transport::cc::CongestionControlKind;
 use mpip_types::Encapsulation;
 use mpip_types::Offload;
 
@@ -248,4 +249,51 @@ fn an_answer_at_an_address_that_is_gone_revives_no_path() {
     pair.engines[1].handle_command(pair.now, only(0));
     pair.run_for(SECOND * 4);
     assert_both_ways(&mut pair, 2, Duration::from_millis(20));
+}
+
+/// [P-7]
+#[test]
+fn what_was_in_flight_to_a_former_address_is_sent_again_once_the_new_one_has_answered() {
+    let mut pair = Pair::new(|peer| peer.congestion_control = CongestionControlKind::Bbr);
+    for (host, link) in [(0, 1), (1, 0)] {
+        let one = vec![locals(host)[link].clone()];
+        pair.engines[host].handle_command(pair.now, Command::LocalAddresses(one));
+    }
+    pair.tap = Some(Vec::new());
+    let ms = Duration::from_millis(1);
+    let mut number = 0;
+    let mut exchange = |pair: &mut Pair| {
+        pair.send(0, &tcp(0, number, 100), Offload::default());
+        pair.send(1, &tcp(1, number, 1_000), Offload::default());
+        number += 1;
+        pair.run_for(ms);
+    };
+    pair.run_for(SECOND);
+    (0..200).for_each(|_| exchange(&mut pair));
+    // A NAT gives the only path another address; nobody is at the former one any more.
+    let elsewhere = SocketAddr::new(IpAddr::from([198, 18, 200, 1]), 999);
+    pair.translated = Some((1, elsewhere));
+    pair.pass = |_, to, _| to.remote != address(0, 1);
+    while pair.engines[1].poll_event().is_some() {}
+    pair.tapped();
+    let mut moved = false;
+    for _ in 0..20 {
+        exchange(&mut pair);
+        let mut events = core::iter::from_fn(|| pair.engines[1].poll_event());
+        moved = events.any(|event| matches!(event, Event::Rebound { .. }));
+        if moved {
+            break;
+        }
+    }
+    assert!(moved);
+    // The way to host 0 takes 3 ms, a round trip twice as long.
+    pair.run_for(ms * 4);
+    assert_eq!(sequences(&pair.out[0].packets), (0..number).collect::<Vec<_>>());
+    let sent = pair.tapped();
+    let carried = |to: SocketAddr| {
+        sent.iter().filter(|d| d.host == 1 && d.carries() && d.to.remote == to).count()
+    };
+    let (lost, there) = (carried(address(0, 1)), carried(elsewhere));
+    assert!(lost >= 6, "{lost}");
+    assert!(there <= lost + 1, "{there} for {lost} that were lost and 1 that was new");
 }
