@@ -16,6 +16,7 @@ use crate::config::Limits;
 use crate::config::{Config, InterfaceProperties, PeerConfig};
 use crate::drops::{DropReason, Drops};
 use crate::event::Event;
+use crate::former_peers::FormerPeers;
 use crate::handshake::Jobs;
 use crate::handshake_sources::HandshakeSources;
 use crate::host_packets::{HostMessages, PlainPackets};
@@ -105,6 +106,7 @@ pub struct Engine {
     /// Places of associations that ended.
     vacant: Vec<usize>,
     by_key: BTreeMap<PublicKey, usize>,
+    former: FormerPeers,
     /// Associations to be flushed after a batch, and the one that is flushed first.
     touched: BTreeSet<usize>,
     turn: usize,
@@ -184,6 +186,7 @@ impl Engine {
             vacant: Vec::new(),
             associations,
             by_key,
+            former: FormerPeers::default(),
             touched: BTreeSet::new(),
             turn: 0,
             replies: Replies::default(),

@@ -38,6 +38,7 @@ mod content;
 mod drops;
 mod engine;
 mod event;
+mod former_peers;
 mod guard;
 mod handshake;
 mod handshake_sources;

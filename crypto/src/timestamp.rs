@@ -110,8 +110,9 @@ impl TimestampSource {
 /// Whatever the clocks of both show, every timestamp that was accepted is either not later than
 /// the latest, or lies in that span.
 ///
-/// It must outlive the association, else a recorded initiation is accepted anew; what a replay
-/// gains even then is an answer that only the true peer can use.
+/// It must outlive the association, and the peer's entry in the configuration, else a recorded
+/// initiation is accepted anew; what a replay gains even then is an answer that only the true peer
+/// can use.
 #[derive(Debug, Clone, Default)]
 pub struct ReplayGuard {
     /// The greatest one accepted that was not ahead.

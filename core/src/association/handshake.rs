@@ -4,8 +4,8 @@ use core::net::IpAddr;
 use std::sync::Arc;
 
 use mpip_crypto::{
-    Aead, Completed, HandshakeError, INITIATION_LEN, Initiator, PublicKey, RESPONSE_LEN, Responder,
-    Secrets, Timestamp,
+    Aead, Completed, HandshakeError, INITIATION_LEN, Initiator, PublicKey, RESPONSE_LEN,
+    ReplayGuard, Responder, Secrets, Timestamp,
 };
 use mpip_wire::{AeadSet, InitiationPayload, ResponsePayload};
 
@@ -118,6 +118,16 @@ impl Association {
         if let Err(error) = self.handshakes.on_started(now, index, started) {
             log::error!("peer `{}`: cannot start a handshake: {error}", self.config.name);
         }
+    }
+
+    /// Which of the peer's initiations are refused as replays.
+    pub(crate) fn replay_guard(&self) -> &ReplayGuard {
+        &self.handshakes.replay_guard
+    }
+
+    /// The peer comes back: refuses what `guard` does.
+    pub(crate) fn set_replay_guard(&mut self, guard: ReplayGuard) {
+        self.handshakes.replay_guard = guard;
     }
 
     /// Whether a handshake datagram waits for a socket to accept it.
@@ -257,9 +267,13 @@ impl Association {
         let answering = PendingResponse { local_index, peer_index, from, aead, origin };
         self.handshakes.answer(answering);
         self.handshakes.drop_initiation(&mut cx.shared.indices);
-        // The initiation may be a replay from before our restart: without keys keep trying.
+        // The initiation may be a replay from before our restart: without keys keep trying. After
+        // an answer that nobody has used, further ones postpone nothing: there may be many replays.
         let alone = self.keys.current().is_none() && !self.config.endpoints.is_empty();
-        self.handshakes.restart(alone.then_some(now + RETRY_MAX));
+        let patient = now + RETRY_MAX;
+        let planned = self.handshakes.next_attempt().filter(|_| self.keys.has_offer());
+        let next = planned.map_or(patient, |at| at.min(patient));
+        self.handshakes.restart(alone.then_some(next));
         Ok(())
     }
 

@@ -3,7 +3,8 @@
 //! Peers are told apart by their keys. A peer whose settings are the same is not touched: its
 //! association, paths, sessions and queues stay as they are. Most settings of a peer change in
 //! place (`Association::reconfigure`); another name or another host mode makes it another peer,
-//! which is removed and added. A removed peer is told so and forgotten.
+//! which is removed and added. A removed peer is told so and forgotten, except which of its
+//! initiations would be replays.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::BTreeMap;
@@ -144,6 +145,8 @@ impl Engine {
         }
         let (association, mut cx) = self.association(peer);
         association.give_up_addresses(&mut cx, |_| false);
+        let guard = association.replay_guard().clone();
+        self.former.keep(now, self.key_of(peer), guard);
         self.vacate(now, peer);
     }
 
@@ -170,14 +173,17 @@ impl Engine {
     }
 
     fn add_configured(&mut self, now: Instant, config: PeerConfig) {
+        let mut guard = self.former.guard(&config.public_key);
         // It may have been found before it was configured.
         if let Some(known) = self.by_key.get(&config.public_key).copied() {
+            guard.clone_from(self.associations[known].replay_guard());
             self.remove_node(now, known);
         }
         let claims = config.claims();
         let key = config.public_key;
         let Self { limits, parameters, shared, .. } = self;
-        let association = Association::new(config, limits, parameters, &mut shared.rng, now);
+        let mut association = Association::new(config, limits, parameters, &mut shared.rng, now);
+        association.set_replay_guard(guard);
         let peer = self.place(association);
         self.by_key.insert(key, peer);
         for (prefix, source) in claims {

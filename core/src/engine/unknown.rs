@@ -273,6 +273,7 @@ impl Engine {
         let mut association =
             Association::new(config, &limits, parameters, &mut self.shared.rng, now);
         association.mark_as_unknown_peer();
+        association.set_replay_guard(self.former.guard(&public_key));
         let peer = self.place(association);
         let unknown = self.unknown.as_mut()?;
         let addresses = vec![address];
@@ -306,6 +307,8 @@ impl Engine {
             unknown.table.refuse(now, address, AvailabilityState::NotEnabled);
         }
         unknown.deadlines.retain(|(_, other)| *other != peer);
+        let guard = self.associations[peer].replay_guard().clone();
+        self.former.update(&node.public_key, guard);
         self.vacate(now, peer);
     }
 

@@ -129,6 +129,11 @@ impl KeyRing {
         retire(self.next.replace(epoch), retired);
     }
 
+    /// Whether an epoch waits for the peer to confirm it.
+    pub(crate) fn has_offer(&self) -> bool {
+        self.next.is_some()
+    }
+
     /// The origin of the unconfirmed epoch with `index`.
     pub(crate) fn offered(&self, index: u32) -> Option<Origin> {
         let next = self.next.as_ref().filter(|next| next.local_index == index);

@@ -691,3 +691,20 @@ fn a_datagram_that_does_not_authenticate_is_counted_and_changes_nothing() {
     assert_eq!(pair.engines[1].poll_timeout(), due);
     assert!(pair.drops(1, DropReason::Authentication) > 20);
 }
+
+/// [H-2]
+#[test]
+fn recorded_initiations_do_not_keep_a_restarted_node_from_initiating() {
+    let mut pair = Pair::with(|host, config| {
+        config.peers[0].endpoints = if host == 1 { vec![address(0, 0)] } else { vec![] };
+    });
+    // Host 1 knows none of them any more, and somebody has many.
+    for seconds in 0..16 {
+        let recorded = initiation([1; 32], 3, seconds);
+        assert_eq!(pair.deliver(1, from(0), &recorded), Ok(()), "{seconds}");
+        pair.out[1].datagrams.clear();
+        pair.run_for(SECOND / 2);
+    }
+    assert!(is_established(&pair));
+    assert_eq!(pair.states(1), [PathState::Active; 4]);
+}

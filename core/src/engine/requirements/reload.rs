@@ -399,3 +399,24 @@ fn an_address_that_is_not_exclusive_any_more_is_not_the_peers() {
     assert_eq!(after.prefixes, [inner], "what the configuration gives it");
     assert_eq!(pair.engines[0].shared.prefixes.find(address(1, 0).ip()), None);
 }
+
+/// [H-2]
+#[test]
+fn a_recorded_initiation_of_a_peer_that_was_removed_and_added_again_is_refused() {
+    let mut pair = Pair::with(|_, _| {});
+    pair.tap = Some(Vec::new());
+    pair.run_for(SECOND);
+    let sent = pair.tapped();
+    let recorded = sent.iter().find(|sent| sent.host == 0 && sent.bytes[0] == 1).expect("asked");
+    let from = PathAddress { local: LocalId(0), remote: address(0, 0) };
+    let own = pair.engines[1].associations[0].config.clone();
+    pair.pass = |_, _, _| false;
+    reload(&mut pair, 1, |_| vec![]);
+    reload(&mut pair, 1, |_| vec![own.clone()]);
+    reload(&mut pair, 1, |_| vec![PeerConfig { name: "renamed".to_owned(), ..own }]);
+    let refused = pair.deliver(1, from, &recorded.bytes);
+    assert_eq!((refused, pair.out[1].datagrams.len()), (Err(DropReason::Handshake), 0));
+    pair.pass = |_, _, _| true;
+    pair.run_for(SECOND * 10);
+    assert_eq!(pair.states(1), [PathState::Active; 4], "the peer itself is answered");
+}
