@@ -326,12 +326,18 @@ impl Order {
         }
     }
 
-    /// A packet that needs order arrives: the session is resequenced from now on.
-    pub(crate) fn require(&mut self) {
-        if let Self::Unordered(window) = self {
-            let window = DuplicateWindow::clone(window);
-            *self = Self::Sequenced(Box::new(Resequencer::continuing(window)));
-        }
+    /// A packet that needs order arrives: the session is resequenced from now on. Returns whether
+    /// it had a wide window.
+    pub(crate) fn require(&mut self) -> bool {
+        let Self::Unordered(window) = self else { return false };
+        let was_wide = window.is_wide();
+        *self = Self::Sequenced(Box::new(continuing(core::mem::take(window))));
+        was_wide
+    }
+
+    /// Whether its window of numbers is a wide one.
+    pub(crate) fn is_wide(&self) -> bool {
+        matches!(self, Self::Unordered(window) if window.is_wide())
     }
 
     /// The longest resequencing delay.
@@ -341,6 +347,13 @@ impl Order {
             Self::Unordered(_) => Duration::ZERO,
         }
     }
+}
+
+/// Puts in order what comes after the newest number of `window`.
+#[cold]
+fn continuing(mut window: Box<DuplicateWindow>) -> Resequencer {
+    window.narrow();
+    Resequencer::continuing(*window)
 }
 
 /// Inner packets and bytes.

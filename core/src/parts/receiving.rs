@@ -19,6 +19,9 @@ const INITIAL_MAX_WAIT: Duration = Duration::from_millis(100);
 /// The longest resequencing timeout that a peer can ask for.
 const LONGEST_MAX_WAIT: Duration = Duration::from_secs(2);
 
+/// One session in so many may have a wide window of numbers (8 KiB).
+const WIDE_PART: usize = 1_024;
+
 /// How to deliver a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delivery {
@@ -63,6 +66,8 @@ pub(crate) struct Receiving {
     max_session: usize,
     /// Deadlines of sessions that wait for a gap, with their slots.
     waiting: BTreeSet<(Instant, u32)>,
+    /// How many more sessions may have a wide window of numbers.
+    wide_left: usize,
     withheld: Withheld,
     /// The resequencing timeout, and the number of the peer's advertisement of it.
     max_wait: Duration,
@@ -79,6 +84,7 @@ impl Receiving {
             share: Share::new(bytes),
             max_session: bytes / 2,
             waiting: BTreeSet::new(),
+            wide_left: sessions.div_ceil(WIDE_PART),
             withheld: Withheld::default(),
             max_wait: INITIAL_MAX_WAIT,
             wait_heard: 0,
@@ -100,6 +106,7 @@ impl Receiving {
             pool.trim();
         }
         self.sessions = Table::new(limit, seed);
+        self.wide_left = limit.div_ceil(WIDE_PART);
         self.max_wait = INITIAL_MAX_WAIT;
         self.wait_heard = 0;
     }
@@ -197,6 +204,7 @@ impl Receiving {
     fn give_back(&mut self, removed: Removed<SessionId, Incoming>, pool: &mut HoldPool) {
         let (slot, mut session) = (removed.index, removed.value);
         self.withheld.forget(slot);
+        self.wide_left += usize::from(session.order.as_ref().is_some_and(Order::is_wide));
         if let Some(Order::Sequenced(resequencer)) = &mut session.order {
             let hold = &mut Hold::new(pool, &mut self.share);
             if let Some(at) = resequencer.deadline(hold.pool) {
@@ -226,8 +234,8 @@ impl Receiving {
             session.newest = sequence;
         }
         let order = session.order.get_or_insert_with(|| Order::new(ordered));
-        if ordered {
-            order.require();
+        if ordered && order.require() {
+            self.wide_left += 1;
         }
         let (bytes, waiting, withheld) = (&mut self.bytes, &mut self.waiting, &mut self.withheld);
         let (mut thinned, mut delivered) = (0, false);
@@ -247,13 +255,18 @@ impl Receiving {
             delivered = true;
         };
         let duplicate = match order {
-            Order::Unordered(window) => match window.accept(sequence) {
-                Seen::New => {
-                    deliver(inner);
-                    false
+            Order::Unordered(window) => {
+                let new = window.accept(sequence) == Seen::New;
+                // The peer's timeout covers the delay by which its slowest path is later.
+                if window.is_short(now, self.max_wait) && self.wide_left > 0 {
+                    self.wide_left -= 1;
+                    window.widen();
                 }
-                Seen::Duplicate | Seen::TooOld => true,
-            },
+                if new {
+                    deliver(inner);
+                }
+                !new
+            }
             Order::Sequenced(resequencer) => {
                 let before = resequencer.deadline(hold.pool);
                 let (max_wait, max_bytes) = (self.max_wait, self.max_session);
@@ -274,11 +287,11 @@ impl Receiving {
         if delivered && !self.withheld.is_empty() {
             self.withheld.release(slot, sink);
         }
-        if !duplicate {
-            session.counters.count(len);
+        match duplicate {
+            true => drops.count(DropReason::Duplicate),
+            false => session.counters.count(len),
         }
         drops.add(DropReason::Thinned, thinned);
-        drops.add(DropReason::Duplicate, u64::from(duplicate));
     }
 
     /// The peer will not send `count` packets from `first` on again: stops waiting for them.

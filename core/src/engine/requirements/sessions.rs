@@ -48,6 +48,61 @@ fn no_packet_is_delivered_twice_on_any_path() {
     }
 }
 
+/// Injects packets of `session` without order for 200 ms: 100 numbers each millisecond, of which
+/// every other one comes 100 ms late. Returns how many there were.
+fn inject_fast(pair: &mut Pair, session: u32) -> u32 {
+    let (most, late) = (20_000, 100 * 100);
+    for now in (0..most + late).step_by(100) {
+        for step in (now..now + 100).step_by(2) {
+            if step < most {
+                inject(pair, FAST, session, step, false);
+            }
+            if let Some(before) = step.checked_sub(late) {
+                inject(pair, FAST, session, before + 1, false);
+            }
+        }
+        pair.run_for(WAY);
+    }
+    pair.run_for(WAY);
+    most
+}
+
+/// [S-1] [S-3]
+#[test]
+fn of_a_fast_session_without_order_what_is_late_by_thousands_of_packets_is_delivered_once() {
+    let mut pair = running();
+    let sent = inject_fast(&mut pair, 50);
+    let mut arrived = sequences(&pair.out[1].packets);
+    arrived.sort_unstable();
+    assert_eq!(arrived.len(), sent as usize);
+    assert!(arrived.into_iter().eq(0..sent), "each once");
+    for sequence in [1, sent - 2] {
+        inject(&mut pair, FAST, 50, sequence, false);
+        pair.run_for(WAY);
+    }
+    assert_eq!(pair.drops(1, DropReason::Duplicate), 2);
+}
+
+#[test]
+fn one_session_in_1024_may_be_so_fast_at_a_time() {
+    let mut pair = Pair::with(|_, config| config.limits.sessions = 1_024);
+    pair.run_for(SECOND);
+    let arrived = |pair: &mut Pair, session| {
+        pair.out[1].packets.clear();
+        let sent = inject_fast(pair, session);
+        (pair.out[1].packets.len() as u32, sent)
+    };
+    let (first, sent) = arrived(&mut pair, 50);
+    assert_eq!(first, sent);
+    let (second, _) = arrived(&mut pair, 51);
+    assert!((sent / 2..sent).contains(&second), "{second}");
+    pair.inject(0, FAST, &[Frame::SessionClose { session: SessionId(50) }]);
+    assert_eq!(arrived(&mut pair, 52).0, sent, "the place of the first one is free");
+    inject(&mut pair, FAST, 52, sent, true);
+    pair.run_for(WAY);
+    assert_eq!(arrived(&mut pair, 53).0, sent, "that of one that is put in order, too");
+}
+
 #[test]
 fn a_session_says_on_which_paths_its_packets_travelled_lately() {
     let mut pair = running();
