@@ -21,7 +21,8 @@ pub(crate) const SYN_WINDOW: u16 = 64_240;
 const SYN_RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
 /// Time without data to send after which the SYN is not repeated.
 const SYN_PATIENCE: Duration = Duration::from_secs(10);
-/// Time without an answer to sent data after which the opener opens a new connection.
+/// Time without an answer to sent data after which the opener opens a new connection. It begins
+/// with the data: before that nobody had to answer.
 const SILENCE: Duration = Duration::from_secs(3);
 /// Rounds without an acknowledgement after which the opener opens a new connection. A round begins
 /// when data is sent, and ends when the peer is heard at least `SILENCE / ROUNDS` later. With two,
@@ -109,6 +110,8 @@ pub(crate) struct Connection {
     syn_at: Instant,
     syns: u32,
     sent: Instant,
+    /// When data was first sent since the peer was last heard.
+    asked: Option<Instant>,
     /// Time of the last authenticated datagram of the peer.
     heard: Instant,
     /// Time at which a datagram was last held until the connection opens.
@@ -141,6 +144,7 @@ impl Connection {
             syn_at: now,
             syns: 0,
             sent: now,
+            asked: None,
             heard: now,
             wanted: now,
             held: VecDeque::new(),
@@ -166,7 +170,7 @@ impl Connection {
         self.echoed = header.timestamps.map_or(self.echoed, |(_, echoed)| echoed);
         self.scaled = scaled;
         self.since = now;
-        self.heard = now;
+        self.on_proof(now);
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -196,7 +200,7 @@ impl Connection {
     /// Whether a new connection is needed to send: data was not answered, or not acknowledged while
     /// the peer was heard, perhaps because a middlebox has forgotten this one.
     pub(crate) fn is_dead(&self, now: Instant) -> bool {
-        let silent = self.sent > self.heard && now.since(self.heard) >= SILENCE;
+        let silent = self.asked.is_some_and(|asked| now.since(asked) >= SILENCE);
         self.opener && self.is_open() && (silent || self.rounds >= ROUNDS)
     }
 
@@ -231,6 +235,7 @@ impl Connection {
         }
         if len > 0 {
             self.sent = now;
+            self.asked.get_or_insert(now);
             self.round.get_or_insert(now);
         }
         Header {
@@ -298,7 +303,7 @@ impl Connection {
     /// Takes the numbers of an accepted segment with `len` bytes and an authenticated datagram,
     /// which shows that they are the peer's.
     pub(crate) fn on_authenticated(&mut self, now: Instant, header: &Header, len: usize) {
-        self.heard = now;
+        self.on_proof(now);
         self.expected = newer(self.expected, header.sequence.wrapping_add(len as u32));
         self.on_acknowledgement(now, header.acknowledgement);
         if let (Some(echo), Some((value, echoed))) = (&mut self.echo, header.timestamps) {
@@ -322,9 +327,10 @@ impl Connection {
         }
     }
 
-    /// The peer has proved to be alive, by a segment whose numbers are no longer known.
+    /// The peer has proved to be alive, be it by a segment whose numbers are not known.
     pub(crate) fn on_proof(&mut self, now: Instant) {
         self.heard = now;
+        self.asked = None;
     }
 
     /// Whether an accepted segment with `len` bytes ends the peer's stream.

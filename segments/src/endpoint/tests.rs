@@ -467,6 +467,22 @@ fn a_connection_that_is_idle_is_not_replaced() {
 }
 
 #[test]
+fn a_burst_after_a_rest_is_no_reason_to_replace_a_connection_until_it_is_unanswered_for_long() {
+    let mut pair = Pair::established();
+    pair.send_on(1, b"heartbeat");
+    pair.wait(SECOND * 4);
+    for _ in 0..3 {
+        pair.send(0, b"burst");
+    }
+    pair.wait(SECOND * 3 - Duration::from_millis(50));
+    pair.send(0, b"later");
+    assert_eq!(flags(&pair.wire), [flag::ACK | flag::PSH; 4]);
+    pair.wait(Duration::from_millis(50));
+    pair.send(0, b"in vain");
+    assert_eq!(flags(&pair.wire).last(), Some(&flag::SYN));
+}
+
+#[test]
 fn what_is_lost_before_a_pause_is_no_reason_to_replace_a_connection() {
     let mut pair = Pair::established();
     pair.send_on(1, b"probe");
