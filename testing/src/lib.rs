@@ -106,7 +106,8 @@ pub fn expect_program(program: &str) {
     assert!(missing.is_none(), "this test needs {}", missing.unwrap_or_default());
 }
 
-/// An empty directory for the files of one test. Removed when dropped, also when the test fails.
+/// An empty directory for the files of one test. Removed when dropped, also when the test fails. A
+/// test that passed, but whose threads or children still write there, fails then.
 #[derive(Debug)]
 pub struct Directory(TempDir);
 
@@ -137,6 +138,18 @@ impl Directory {
     }
 }
 
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let removed = fs::remove_dir_all(self.path());
+        if let Err(error) = removed
+            && error.kind() != io::ErrorKind::NotFound
+            && !thread::panicking()
+        {
+            panic!("{} cannot be removed: {error}; is it still in use?", self.path().display());
+        }
+    }
+}
+
 /// Where `program` is, if it is in a directory of `PATH`.
 pub fn find(program: &str) -> Option<PathBuf> {
     find_in(&env::var_os("PATH")?, program)
@@ -164,6 +177,7 @@ fn effective_capabilities() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::panic;
     use std::process::Command;
 
     use super::*;
@@ -177,6 +191,20 @@ mod tests {
         let path = one.path().to_owned();
         drop(one);
         assert!(!path.exists() && other.path().exists());
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_removed_is_no_secret() {
+        let directory = Directory::new();
+        let path = directory.path().to_owned();
+        fs::remove_dir(&path).expect("empty");
+        // Neither a directory nor nothing.
+        fs::write(&path, "").expect("writable");
+        let dropped = panic::catch_unwind(|| drop(directory));
+        fs::remove_file(&path).expect("there");
+        let why = dropped.expect_err("it is still there");
+        let why = why.downcast_ref::<String>().expect("words");
+        assert!(why.starts_with(&format!("{} cannot be removed: ", path.display())), "{why}");
     }
 
     #[test]

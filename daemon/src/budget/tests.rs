@@ -49,13 +49,16 @@ impl World {
         self.directory.join("mpip0.budgets")
     }
 
-    /// Another daemon begins where this one ended, in order or not.
-    fn restart(&mut self, list: &[(&str, u64, Period)], orderly: bool) {
-        let ending = self.budgets.end();
-        let Ending { writer, text } = ending;
+    fn end(&mut self, orderly: bool) {
+        let Ending { writer, text } = self.budgets.end();
         // Nobody waits for what was not handed over before.
         let text = text.filter(|_| orderly);
         Ending { writer, text }.finish(Duration::from_secs(10));
+    }
+
+    /// Another daemon begins where this one ended, in order or not.
+    fn restart(&mut self, list: &[(&str, u64, Period)], orderly: bool) {
+        self.end(orderly);
         self.budgets = Budgets::open(self.now, &self.directory.join("mpip0.toml"));
         self.carried.clear();
         self.follow(list);
@@ -92,6 +95,13 @@ impl World {
 
     fn is_used_up(&self) -> bool {
         !self.budgets.used_up().is_empty()
+    }
+}
+
+impl Drop for World {
+    /// The thread that writes ends before its directory goes.
+    fn drop(&mut self) {
+        self.end(false);
     }
 }
 

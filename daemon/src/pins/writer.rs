@@ -178,7 +178,16 @@ mod tests {
         let directory = Directory::new();
         let file = directory.join("pipe");
         assert!(Command::new("mkfifo").arg(&file).status().expect("mkfifo is there").success());
-        let mut writer = Writer::start(file.clone()).expect("a thread");
+        let (end, ended) = sync_channel(1);
+        let thread = {
+            let file = file.clone();
+            let work = move |todo: &_| {
+                write_all(&file, todo);
+                end.send(()).expect("awaited");
+            };
+            Handover::start("pins", work).expect("a thread")
+        };
+        let mut writer = Writer { thread, gathered: Changes::new(), next: Instant::ZERO };
         let mut now = Instant::from_millis(1_000);
         for round in 0..1_000_u32 {
             let pin = Pin { met: Some(20_000 + round), ..numbered(round % 10) };
@@ -195,6 +204,7 @@ mod tests {
         writer.finish(Duration::from_millis(30));
         // Its reader is let go, and finds that this is no file of pins.
         fs::write(&file, "").expect("somebody reads");
+        ended.recv_timeout(LONG).expect("the thread ends before its directory goes");
     }
 
     #[test]
