@@ -18,19 +18,58 @@ use mpip_types::Ecn;
 /// Datagrams that a test sends.
 const COUNT: usize = 2_000;
 
-/// Two sockets on the loopback interface.
-fn pair(namespace: &Namespace) -> [Arc<UdpSocket>; 2] {
-    let config = SocketConfig { interface: Some("lo".into()), ..config("127.0.0.1:0") };
-    namespace.run(|| [0, 1].map(|_| Arc::new(UdpSocket::bind(&config).expect("bound"))))
+/// Two sockets on the loopback interface, of which one sends to the other.
+struct Loopback {
+    namespace: Namespace,
+    local: Arc<UdpSocket>,
+    remote: Arc<UdpSocket>,
+    sender: UdpSender,
 }
 
-/// All that was sent has arrived, and nothing was reported.
-fn assert_whole(sender: &mut UdpSender, remote: &UdpSocket, len: usize) {
-    assert_eq!(sender.poll_error(), None);
-    assert_eq!(sender.counters().datagrams, COUNT as u64);
-    let received = receive(remote, COUNT);
-    assert_eq!(received.len(), COUNT);
-    assert!(received.iter().enumerate().all(|(n, (_, _, bytes))| *bytes == datagram(n, len)));
+impl Loopback {
+    fn new() -> Self {
+        let namespace = Namespace::new();
+        let config = SocketConfig { interface: Some("lo".into()), ..config("127.0.0.1:0") };
+        let bind = || [0, 1].map(|_| Arc::new(UdpSocket::bind(&config).expect("bound")));
+        let [local, remote] = namespace.run(bind);
+        let mut sender = UdpSender::new();
+        sender.insert(Arc::clone(&local));
+        Self { namespace, local, remote, sender }
+    }
+
+    fn send(&mut self, number: usize, len: usize) -> bool {
+        send(&mut self.sender, to(&self.remote), Ecn::NotEct, &datagram(number, len))
+    }
+
+    /// Sends [`COUNT`] datagrams by `send`. Meanwhile another thread does `meanwhile` again and
+    /// again, for the last time when all are sent.
+    fn send_all(
+        &mut self,
+        mut meanwhile: impl FnMut(&UdpSocket) + Send,
+        mut send: impl FnMut(&mut Self, usize),
+    ) {
+        let (local, done) = (Arc::clone(&self.local), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut last = false;
+                while !last {
+                    last = done.load(Ordering::Acquire);
+                    meanwhile(&local);
+                }
+            });
+            (0..COUNT).for_each(|number| send(self, number));
+            done.store(true, Ordering::Release);
+        });
+    }
+
+    /// All that was sent has arrived, and nothing was reported.
+    fn assert_whole(&mut self, len: usize) {
+        assert_eq!(self.sender.poll_error(), None);
+        assert_eq!(self.sender.counters().datagrams, COUNT as u64);
+        let received = receive(&self.remote, COUNT);
+        assert_eq!(received.len(), COUNT);
+        assert!(received.iter().enumerate().all(|(n, (_, _, bytes))| *bytes == datagram(n, len)));
+    }
 }
 
 #[test]
@@ -39,37 +78,23 @@ fn errors_about_one_address_cost_no_datagram_to_another() {
     if !can_run(&[]) {
         return;
     }
-    let namespace = Namespace::new();
-    let [local, remote] = pair(&namespace);
+    let mut loopback = Loopback::new();
     // Nobody listens there.
     let closed: SocketAddr = "127.0.0.1:9".parse().expect("valid");
-    let fd = local.as_fd().try_clone_to_owned().expect("a descriptor");
+    let fd = loopback.local.as_fd().try_clone_to_owned().expect("a descriptor");
     let plain = std::net::UdpSocket::from(fd);
-    let mut sender = UdpSender::new();
-    sender.insert(Arc::clone(&local));
-    let done = AtomicBool::new(false);
-    let absent = thread::scope(|scope| {
-        // What it reads makes other errors pending.
-        let reader = scope.spawn(|| {
-            let (mut absent, mut last) = (Vec::new(), false);
-            while !last {
-                last = done.load(Ordering::Acquire);
-                local.recv_errors(|remote| absent.push(remote));
-            }
-            absent
-        });
-        for number in 0..COUNT {
-            for _ in 0..number % 20 {
-                // Some fail with the errors before them.
-                let _ = plain.send_to(b"x", closed);
-            }
-            send(&mut sender, to(&remote), Ecn::NotEct, &datagram(number, LEN));
-            sender.flush();
+    let mut absent = Vec::new();
+    // What it reads makes other errors pending.
+    let read = |local: &UdpSocket| local.recv_errors(|remote| absent.push(remote));
+    loopback.send_all(read, |loopback, number| {
+        for _ in 0..number % 20 {
+            // Some fail with the errors before them.
+            let _ = plain.send_to(b"x", closed);
         }
-        done.store(true, Ordering::Release);
-        reader.join().expect("no panic")
+        loopback.send(number, LEN);
+        loopback.sender.flush();
     });
-    assert_whole(&mut sender, &remote, LEN);
+    loopback.assert_whole(LEN);
     assert!(!absent.is_empty() && absent.iter().all(|remote| *remote == closed), "{absent:?}");
 }
 
@@ -79,42 +104,34 @@ fn forged_errors_do_not_end_segmentation() {
     if !can_run(&[]) {
         return;
     }
-    let namespace = Namespace::new();
-    let [local, remote] = pair(&namespace);
-    let forger = namespace.run(icmp_socket);
+    let mut loopback = Loopback::new();
+    let forger = loopback.namespace.run(icmp_socket);
     let victim: SocketAddr = "127.0.0.1:0".parse().expect("valid");
     // Fragmentation needed and source route failed: EMSGSIZE and EOPNOTSUPP.
-    let forged = [4, 5].map(|code| unreachable(code, local.address(), remote.address()));
-    let mut sender = UdpSender::new();
-    sender.insert(Arc::clone(&local));
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Acquire) {
-                for message in &forged {
-                    let _ = forger.send_to(message, victim);
-                }
-                // Waits while the sender tries again, so that there are not more than it bears.
-                local.recv_errors(|_| {});
-            }
-        });
-        for number in 0..COUNT {
-            send(&mut sender, to(&remote), Ecn::NotEct, &datagram(number, LEN));
-            if number % 10 == 9 {
-                sender.flush();
-            }
+    let [from, to] = [&loopback.local, &loopback.remote].map(|socket| socket.address());
+    let forged = [4, 5].map(|code| unreachable(code, from, to));
+    let forge = |local: &UdpSocket| {
+        for message in &forged {
+            let _ = forger.send_to(message, victim);
         }
-        done.store(true, Ordering::Release);
+        // Waits while the sender tries again, so that there are not more than it bears.
+        local.recv_errors(|_| {});
+    };
+    loopback.send_all(forge, |loopback, number| {
+        loopback.send(number, LEN);
+        if number % 10 == 9 {
+            loopback.sender.flush();
+        }
     });
-    assert!(local.segmentation());
-    assert_whole(&mut sender, &remote, LEN);
+    assert!(loopback.local.segmentation());
+    loopback.assert_whole(LEN);
     // Ten datagrams are still one message.
-    let before = sender.counters();
+    let before = loopback.sender.counters();
     for number in 0..10 {
-        assert!(send(&mut sender, to(&remote), Ecn::NotEct, &datagram(number, LEN)));
+        assert!(loopback.send(number, LEN));
     }
-    sender.flush();
-    assert_eq!(sender.counters().messages, before.messages + 1);
+    loopback.sender.flush();
+    assert_eq!(loopback.sender.counters().messages, before.messages + 1);
 }
 
 /// A socket that sends ICMP of IPv4 as it is told.
