@@ -116,20 +116,23 @@ struct Class {
     size: usize,
     limit: usize,
     cursor: usize,
-    /// For how many calls it counts as full without a look.
+    /// For how many calls it counts as full after a look at all buffers that found none free.
+    rest: u32,
+    /// How many of these calls are left.
     full: u32,
 }
 
 /// Buffers examined before a new one is allocated. Buffers become free nearly in the order of their
 /// allocation, so the first one examined is usually free.
 const PROBES: usize = 8;
-/// Number of calls without a look after one that found no free buffer among all: the look takes
-/// longer than everything else that is done for a packet.
+/// For how many packets small buffers count as full: a look at all of them takes longer than
+/// everything else that is done for a packet, which stays in its large buffer instead. Those that
+/// have no large one are refused, so large buffers are looked at each time.
 const FULL: u32 = 64;
 
 impl Class {
-    fn new(size: usize, limit: usize) -> Self {
-        Self { buffers: Vec::new(), size, limit, cursor: 0, full: 0 }
+    fn new(size: usize, limit: usize, rest: u32) -> Self {
+        Self { buffers: Vec::new(), size, limit, cursor: 0, rest, full: 0 }
     }
 
     /// The index of a free buffer.
@@ -149,20 +152,14 @@ impl Class {
         None
     }
 
+    /// A free buffer.
     fn buffer(&mut self) -> Option<&mut Arc<[u8]>> {
-        let index = self.vacant()?;
-        Some(&mut self.buffers[index])
-    }
-
-    /// As [`buffer`](Self::buffer), but after a look at all buffers that found none free, the next
-    /// [`FULL`] calls do not look.
-    fn buffer_unless_full(&mut self) -> Option<&mut Arc<[u8]>> {
         if self.full > 0 {
             self.full -= 1;
             return None;
         }
         let Some(index) = self.vacant() else {
-            self.full = FULL;
+            self.full = self.rest;
             return None;
         };
         Some(&mut self.buffers[index])
@@ -182,8 +179,8 @@ impl PacketPool {
     /// allocated when it is first needed, and kept.
     pub fn new(large: usize, small: usize) -> Self {
         Self {
-            large: Class::new(MAX_PACKET + 1, large),
-            small: Class::new(SMALL_PACKET, small),
+            large: Class::new(MAX_PACKET + 1, large, 0),
+            small: Class::new(SMALL_PACKET, small, FULL),
             exhausted: 0,
         }
     }
@@ -207,7 +204,7 @@ impl PacketPool {
         };
         let len = len.min(bytes.len());
         if len <= SMALL_PACKET
-            && let Some(small) = self.small.buffer_unless_full()
+            && let Some(small) = self.small.buffer()
         {
             let copy = Arc::get_mut(small).expect("a vacant buffer has one owner");
             copy[..len].copy_from_slice(&bytes[..len]);
