@@ -35,6 +35,7 @@ pub mod logging;
 mod network;
 mod node;
 mod notify;
+mod parameters;
 mod pins;
 mod qlog;
 mod reload;

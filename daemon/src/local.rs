@@ -68,15 +68,15 @@ pub(crate) struct Changes {
     pub(crate) closed: Vec<LocalId>,
     /// Sockets that could not be opened. Try again later.
     pub(crate) failed: Vec<BindError>,
-    /// Whether an interface's MTU changed.
-    pub(crate) mtu: bool,
+    /// Whether an interface's MTU or name changed.
+    pub(crate) altered: bool,
 }
 
 impl Changes {
     /// Whether the engine needs the new list.
     pub(crate) fn any(&self) -> bool {
         let [added, removed] = [self.added.is_empty(), self.removed.is_empty()];
-        self.mtu || !added || !removed || !self.revived.is_empty()
+        self.altered || !added || !removed || !self.revived.is_empty()
     }
 }
 
@@ -186,14 +186,10 @@ impl LocalAddresses {
         opened.retain_mut(|open| {
             let kind = open.address.encapsulation;
             let wanted = |port: &Port| port.encapsulation == kind;
-            let wanted = self.ports_on(&open.address.interface).iter().any(wanted);
-            let found = usable.iter().find(|usable| wanted && open.is(usable));
+            let found = usable.iter().find(|usable| open.is(usable));
+            let found = found.filter(|usable| self.ports_on(&usable.interface).iter().any(wanted));
             match found {
-                Some(usable) if usable.mtu != open.address.mtu => {
-                    open.address.mtu = usable.mtu;
-                    changes.mtu = true;
-                }
-                Some(_) => {}
+                Some(usable) => changes.altered |= open.follow(usable),
                 None => {
                     changes.removed.push(open.address.clone());
                     let open = open.clone();
@@ -223,7 +219,7 @@ impl LocalAddresses {
                 }
                 if let Some(index) = self.retired.iter().position(|retired| same(&retired.open)) {
                     let mut open = self.retired.swap_remove(index).open;
-                    open.address.mtu = usable.mtu;
+                    open.follow(&usable);
                     changes.revived.push(open.address.clone());
                     self.open.push(open);
                     continue;
@@ -364,10 +360,23 @@ fn ports(settings: &Changeable, [udp, tcp]: [u16; 2]) -> Vec<Port> {
 }
 
 impl Open {
+    /// Whether it is open at `usable`. The kernel binds sockets to interfaces, whatever these are
+    /// called.
     fn is(&self, usable: &Usable) -> bool {
-        self.link == usable.link
-            && self.address.interface == usable.interface
-            && self.address.address.ip() == usable.ip
+        self.link == usable.link && self.address.address.ip() == usable.ip
+    }
+
+    /// Follows the interface's name and MTU. Returns whether they changed.
+    fn follow(&mut self, usable: &Usable) -> bool {
+        let Usable { interface, mtu, .. } = usable;
+        let LocalAddress { interface: name, mtu: former, .. } = &mut self.address;
+        if name != interface {
+            log::info!("interface {name} is called {interface} now");
+        }
+        let changed = (&*name, &*former) != (interface, mtu);
+        name.clone_from(interface);
+        *former = *mtu;
+        changed
     }
 
     /// Whether the host has it, usable or not, as one of `addresses`.
@@ -554,7 +563,7 @@ mod tests {
         let mut smaller = link(1, "lo");
         smaller.mtu = 1_400;
         let changes = local.refresh(Instant::ZERO, &[smaller], &addresses, 9);
-        assert!(changes.mtu && changes.added.is_empty() && changes.removed.is_empty());
+        assert!(changes.altered && changes.added.is_empty() && changes.removed.is_empty());
         assert_eq!(local.list()[0].mtu, 1_400);
 
         let again = local.refresh(Instant::ZERO, &[link(5, "lo")], &[address(5, "127.0.0.1/8")], 9);
@@ -563,6 +572,32 @@ mod tests {
 
         let gone = local.refresh(Instant::ZERO, &[], &[], 9);
         assert_eq!((gone.removed.len(), local.list().len()), (1, 0));
+    }
+
+    #[test]
+    fn an_interface_that_is_renamed_keeps_its_sockets() {
+        let mut local = local(None, &[]);
+        let addresses = [address(1, "127.0.0.1/8")];
+        let named = |name: &str| [link(1, name)];
+        local.refresh(Instant::ZERO, &named("lo"), &addresses, 9);
+        let before = local.list();
+        let changes = local.refresh(Instant::ZERO, &named("wan0"), &addresses, 9);
+        assert!(changes.any() && changes.failed.is_empty(), "{changes:?}");
+        assert_eq!((changes.added.len(), changes.removed.len()), (0, 0));
+        let expected = LocalAddress { interface: "wan0".to_owned(), ..before[0].clone() };
+        assert_eq!(local.list(), [expected]);
+
+        // Another name may be turned off, and one that it gets later is not.
+        local.permitted.off = vec!["eth0".to_owned()];
+        let changes = local.refresh(Instant::ZERO, &named("eth0"), &addresses, 9);
+        assert_eq!((changes.removed.len(), changes.closed.len()), (1, 0));
+        let changes = local.refresh(Instant::ZERO, &named("lo"), &addresses, 9);
+        assert_eq!((&changes.revived, changes.failed.len()), (&before, 0));
+
+        // The name says by what encapsulation paths may go.
+        local.permitted.encapsulations = [("wan0".to_owned(), EncapsulationPolicy::Tcp)].into();
+        let changes = local.refresh(Instant::ZERO, &named("wan0"), &addresses, 9);
+        assert_eq!((changes.removed, local.list().len()), (before, 0));
     }
 
     #[test]

@@ -5,29 +5,26 @@
 //! refuses plain packets of the peer while only one side has captured the traffic, and even its ARP
 //! requests, which breaks the link. A default route through a tunnel does the same to the datagrams
 //! of the tunnel itself. So strict filters are made loose (2) while either is there.
-//! Their values are recorded in a file, to restore them even after the daemon was killed.
+//! Their values are [recorded](crate::parameters).
 
-use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use mpip_net::netlink::Link;
 
 use crate::config::Settings;
+use crate::parameters::{Change, Record, beside, read};
 
-const SETTINGS: &str = "/proc/sys/net/ipv4/conf";
+/// What the record is called.
+const RECORD: &str = "rp_filter";
 const LOOSE: &str = "2";
 
 /// Makes filters loose and puts them back.
 #[derive(Debug)]
 pub(crate) struct ReversePath {
-    /// The file with the former values.
-    record: PathBuf,
+    record: Record,
     enabled: bool,
     interfaces: Option<Vec<String>>,
-    /// The former values, by interface.
-    former: BTreeMap<String, String>,
     /// Interfaces whose filter cannot be changed, as was logged.
     refused: Vec<String>,
 }
@@ -36,10 +33,9 @@ impl ReversePath {
     /// Nothing is changed yet.
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
-            record: record_beside(&settings.control_socket),
+            record: Record::new(&settings.control_socket, RECORD),
             enabled: settings.host_mode.loosen_rp_filter,
             interfaces: settings.path_interfaces.clone(),
-            former: BTreeMap::new(),
             refused: Vec::new(),
         }
     }
@@ -58,7 +54,7 @@ impl ReversePath {
             if !(ours || (wanted && self.enabled)) || effective(&link.name) != 1 {
                 continue;
             }
-            if let Err(error) = self.loosen_one(&link.name, ours)
+            if let Err(error) = self.loosen_one(link, ours)
                 && !self.refused.contains(&link.name)
             {
                 log::warn!(
@@ -71,36 +67,23 @@ impl ReversePath {
         }
     }
 
-    fn loosen_one(&mut self, name: &str, ours: bool) -> io::Result<()> {
-        let file = file(name);
-        let former = fs::read_to_string(&file)?.trim().to_owned();
+    fn loosen_one(&mut self, link: &Link, ours: bool) -> io::Result<()> {
+        let former = read(&parameter(&link.name))?;
+        let change = Change::of_link(link, ("ipv4", "rp_filter"), &former, LOOSE);
         if !ours {
-            self.former.entry(name.to_owned()).or_insert(former);
-            let lines = self.former.iter().map(|(name, value)| format!("{name} {value}\n"));
-            fs::write(&self.record, lines.collect::<String>())?;
-            log::info!("reverse path filter of {name}: loose instead of strict");
+            // What it was at first is put back.
+            if !self.record.has_link(link.index) {
+                self.record.add([change.clone()])?;
+            }
+            log::info!("reverse path filter of {}: loose instead of strict", link.name);
         }
-        fs::write(&file, LOOSE)
+        change.make()
     }
 
     /// Restores the former values, also those recorded by a daemon that was killed. Returns whether
     /// there were any.
     pub(crate) fn restore(&mut self) -> bool {
-        let Ok(recorded) = fs::read_to_string(&self.record) else { return false };
-        for (name, value) in recorded.lines().filter_map(|line| line.split_once(' ')) {
-            let file = file(name);
-            // Another program may have changed it since.
-            if fs::read_to_string(&file).is_ok_and(|present| present.trim() == LOOSE)
-                && let Err(error) = fs::write(&file, value)
-            {
-                log::warn!("cannot put back {} to {value}: {error}", file.display());
-            }
-        }
-        self.former.clear();
-        if let Err(error) = fs::remove_file(&self.record) {
-            log::warn!("cannot remove {}: {error}", self.record.display());
-        }
-        true
+        self.record.put_back()
     }
 }
 
@@ -112,20 +95,15 @@ impl Drop for ReversePath {
 
 /// The file in which the daemon with this control socket records the former values.
 pub(crate) fn record_beside(control_socket: &Path) -> PathBuf {
-    let mut record = control_socket.to_owned().into_os_string();
-    record.push(".rp_filter");
-    record.into()
+    beside(control_socket, RECORD)
 }
 
-fn file(interface: &str) -> PathBuf {
-    PathBuf::from(SETTINGS).join(interface).join("rp_filter")
+fn parameter(interface: &str) -> String {
+    format!("ipv4/conf/{interface}/rp_filter")
 }
 
 /// The filter in effect: the larger value of the interface's and that of `all`.
 pub(crate) fn effective(interface: &str) -> u8 {
-    let value = |name: &str| {
-        let text = fs::read_to_string(file(name)).unwrap_or_default();
-        text.trim().parse().unwrap_or(0)
-    };
+    let value = |name: &str| read(&parameter(name)).unwrap_or_default().parse().unwrap_or(0);
     value("all").max(value(interface))
 }

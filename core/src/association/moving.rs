@@ -27,7 +27,7 @@ use mpip_types::{Encapsulation, LocalAddress};
 
 impl Association {
     /// Abandons the paths whose local address is gone, or keeps them until they can move. Other
-    /// paths follow their interface's MTU.
+    /// paths follow their interface's name and MTU.
     pub(super) fn follow_local_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
         let works = |path: &Path| path.works() && local(path.address, &cx.shared.locals).is_some();
         let keeps = !self.identity.opens()
@@ -38,6 +38,11 @@ impl Association {
             match local(path.address, &cx.shared.locals) {
                 Some(local) => {
                     path.on_interface_mtu(local.mtu);
+                    if path.interface != local.interface {
+                        path.interface.clone_from(&local.interface);
+                        path.lists = None;
+                        follow_interface(path, &self.config, &cx.shared.interfaces);
+                    }
                     if path.state() == PathState::Failed {
                         // Its address may have been gone: nothing was asked meanwhile.
                         path.on_dead(now);
@@ -271,8 +276,7 @@ impl Association {
             self.path_changes += 1;
             let parameters = &self.parameters.transport;
             path.move_to(now, from, local, self.config.congestion_control, parameters);
-            path.fixed_weight = self.config.fixed_weight(&local.interface);
-            follow_interface(path, &cx.shared.interfaces);
+            follow_interface(path, &self.config, &cx.shared.interfaces);
         }
         if former != from.remote {
             cx.shared.events.push_back(Event::Rebound {

@@ -8,7 +8,7 @@ use mpip_wire::{PathId, PathStatus, RateLimit};
 use super::Association;
 use super::loss::{BELOW, NOT_JUDGED, REACHES};
 use crate::aggregation::Reach;
-use crate::config::{InterfaceProperties, Policy};
+use crate::config::{InterfaceProperties, PeerConfig, Policy};
 use crate::content::Path;
 use crate::drops::DropReason;
 use crate::event::Event;
@@ -56,7 +56,12 @@ enum Aside {
 }
 
 /// Tells `path` what is configured for its interface.
-pub(super) fn follow_interface(path: &mut Path, interfaces: &InterfaceProperties) {
+pub(super) fn follow_interface(
+    path: &mut Path,
+    config: &PeerConfig,
+    interfaces: &InterfaceProperties,
+) {
+    path.fixed_weight = config.fixed_weight(&path.interface);
     path.reserve.set_cost(interfaces.cost(&path.interface));
     path.metered = interfaces.metered.contains(&path.interface);
     path.rate_up = interfaces.rates_up.get(&path.interface).copied();
@@ -224,9 +229,8 @@ impl Association {
     ) -> Option<PathIndex> {
         let kind = self.config.congestion_control;
         let mut path = Path::new(id, address, local, kind, &self.parameters.transport, now);
-        follow_interface(&mut path, interfaces);
+        follow_interface(&mut path, &self.config, interfaces);
         path.longest_pause = self.longest_pause();
-        path.fixed_weight = self.config.fixed_weight(&local.interface);
         path.rest = Rest::new(now, self.keepalive(local.encapsulation));
         self.paths.add(path)
     }
@@ -477,7 +481,7 @@ impl Association {
         let interfaces = Arc::clone(&cx.shared.interfaces);
         let own = |path: &Path| interfaces.standby.contains(&path.interface);
         for path in self.paths.iter_mut() {
-            follow_interface(path, &interfaces);
+            follow_interface(path, &self.config, &interfaces);
         }
         let aside = |path: &Path| {
             let reserve = &path.reserve;

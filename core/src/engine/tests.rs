@@ -2,7 +2,7 @@
 
 use super::harness::{Pair, SECOND, Tapped, locals, sequences, tcp};
 use super::*;
-use crate::config::SchedulerKind;
+use crate::config::{PathPreference, Rule, RulePaths, SchedulerKind};
 use mpip_transport::PathState;
 use mpip_transport::cc::CongestionControlKind;
 use mpip_types::{Offload, Segmentation, SegmentationKind};
@@ -160,6 +160,42 @@ fn a_lost_address_moves_everything_at_once_and_its_return_brings_the_paths_back(
     pair.run_for(SECOND * 4);
     assert_eq!(pair.states(0), [PathState::Active; 4]);
     assert_eq!(pair.states(1), [PathState::Active; 4]);
+}
+
+#[test]
+fn paths_of_an_interface_that_is_renamed_go_on_by_what_holds_for_its_new_name() {
+    let new = "wan0".to_owned();
+    let paths = RulePaths { preference: PathPreference::Only, interfaces: vec![new.clone()] };
+    let only = Rule { paths: Some(paths), ..Rule::default() };
+    let mut pair = Pair::with(|_, config| config.rules = vec![only.clone()]);
+    let costs = [(new.clone(), 3)].into();
+    let properties = InterfaceProperties { costs, ..InterfaceProperties::default() };
+    pair.engines[0].handle_command(pair.now, Command::Interfaces(properties));
+    pair.run_for(SECOND);
+    let known = |pair: &Pair| -> Vec<_> {
+        let status = pair.engines[0].status(pair.now, false);
+        let paths = status.peers[0].paths.iter();
+        paths.map(|path| (path.id, path.interface.clone(), path.cost)).collect()
+    };
+    let before = known(&pair);
+    assert!(before.iter().all(|(_, _, cost)| *cost == 0));
+    assert!(paths_of(&mut pair, 0..10).is_empty(), "there is no such interface");
+
+    let mut list = locals(0);
+    let former = std::mem::replace(&mut list[1].interface, new.clone());
+    pair.engines[0].handle_command(pair.now, Command::LocalAddresses(list));
+    let expected: Vec<_> = before
+        .into_iter()
+        .map(
+            |(id, name, cost)| if name == former { (id, new.clone(), 3) } else { (id, name, cost) },
+        )
+        .collect();
+    assert_eq!(known(&pair), expected);
+    assert_eq!(pair.states(0), [PathState::Active; 4], "at once");
+    let named = |id: &u16| expected.contains(&(*id, new.clone(), 3));
+    let used = paths_of(&mut pair, 10..20);
+    assert!(!used.is_empty() && used.iter().all(named), "{used:?}");
+    assert_eq!(sequences(&pair.out[1].packets), (10..20).collect::<Vec<_>>());
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use mpip_core::Prefix;
+use mpip_net::netlink::Link;
 
 use super::finding::{Finding, Mend};
 use super::firewall;
@@ -25,7 +26,7 @@ pub(super) fn check(survey: &Survey) -> Vec<Finding> {
         Running::No => {
             findings.extend(left_table(survey));
             let record = survey.forwarding_record.as_ref();
-            findings.extend(record.and_then(|(file, text)| left_forwarding(file, text)));
+            findings.extend(record.map(|(file, text)| left_forwarding(file, text, &survey.links)));
         }
         Running::Silent(_) => {}
     }
@@ -84,23 +85,13 @@ fn left_table(survey: &Survey) -> Option<Finding> {
     })
 }
 
-/// Forwarding that a killed daemon left on. `text` has names, and former and present values.
-fn left_forwarding(file: &Path, text: &str) -> Option<Finding> {
-    let mut commands: Vec<String> = text
-        .lines()
-        .rev()
-        .filter_map(|line| {
-            let mut words = line.split(' ');
-            let (name, former) = (words.next()?, words.next()?);
-            Some(format!("sysctl -w net.{}={former}", name.replace('/', ".")))
-        })
-        .collect();
-    commands.push(format!("rm {}", file.display()));
-    Some(Finding::note(
+/// Forwarding that a killed daemon left on. `file` has `text`.
+fn left_forwarding(file: &Path, text: &str, links: &[Link]) -> Finding {
+    Finding::note(
         "forwarding is left switched on by an mpipd that was killed",
         "the host forwards packets between its interfaces; the next start puts that right",
-        Mend::command(commands.join(" && ")),
-    ))
+        Mend::putting_back(file, text, links),
+    )
 }
 
 /// Forwarding that somebody switched off. `forwarding`: by IPv4 and by IPv6, if it is known.
@@ -232,8 +223,8 @@ mod tests {
         subject.forwards = false;
         assert_eq!(not_forwarding(&subject, &[Some(false); 2]), []);
 
-        let text = "ipv6/conf/eth0/accept_ra 1 2\nipv4/ip_forward 0 1\n";
-        let left = left_forwarding(Path::new("/x.forwarding"), text).expect("left");
+        let text = "ipv6/conf/eth0/accept_ra 1 2 4\nipv4/ip_forward 0 1\n";
+        let left = left_forwarding(Path::new("/x.forwarding"), text, &[link(4, "eth0")]);
         let command = "sysctl -w net.ipv4.ip_forward=0 && sysctl -w \
                        net.ipv6.conf.eth0.accept_ra=1 && rm /x.forwarding";
         assert_eq!(left.mend, Mend::command(command));

@@ -1,8 +1,12 @@
 //! A finding of `mpip doctor`: what is wrong, its effect, and how to mend it.
 
 use std::fmt;
+use std::path::Path;
 
+use mpip_net::netlink::Link;
 use serde::Serialize;
+
+use crate::parameters::Change;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -50,6 +54,18 @@ impl Finding {
 impl Mend {
     pub(super) fn command(text: impl Into<String>) -> Self {
         Self::Command(text.into())
+    }
+
+    /// Puts back the kernel parameters that a killed daemon recorded in `file`, which has `text`.
+    /// `links` are the host's interfaces.
+    pub(super) fn putting_back(file: &Path, text: &str, links: &[Link]) -> Self {
+        let changes = text.lines().rev().filter_map(Change::parse);
+        let commands = changes.filter_map(|change| {
+            let name = change.present_name(links)?.replace('/', ".");
+            Some(format!("sysctl -w net.{name}={}", change.from))
+        });
+        let commands: Vec<String> = commands.chain([format!("rm {}", file.display())]).collect();
+        Self::command(commands.join(" && "))
     }
 
     pub(super) fn words(text: impl Into<String>) -> Self {

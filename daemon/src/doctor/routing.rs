@@ -25,7 +25,7 @@ pub(super) fn check(survey: &Survey) -> Vec<Finding> {
     if matches!(running, Running::No) && !survey.links.iter().any(|l| l.name == subject.interface) {
         findings.extend(left_rules(subject, rules, &survey.own_routes));
         let record = survey.reverse_path_record.as_ref();
-        findings.extend(record.and_then(|(file, text)| left_filters(file, text)));
+        findings.extend(record.map(|(file, text)| left_filters(file, text, &survey.links)));
     }
     findings
 }
@@ -148,16 +148,10 @@ fn left_rules(subject: &Subject, rules: &[RuleEntry], routes: &[Route]) -> Optio
 }
 
 /// Reverse path filters that a killed daemon left loose. `text` has their original values.
-fn left_filters(file: &Path, text: &str) -> Option<Finding> {
-    let mut commands: Vec<_> = text
-        .lines()
-        .filter_map(|line| line.split_once(' '))
-        .map(|(name, value)| format!("sysctl -w net.ipv4.conf.{name}.rp_filter={value}"))
-        .collect();
-    commands.push(format!("rm {}", file.display()));
+fn left_filters(file: &Path, text: &str, links: &[Link]) -> Finding {
     let what = "reverse path filters are left loose by an mpipd that was killed";
     let why = "the next start puts them back";
-    Some(Finding::note(what, why, Mend::command(commands.join(" && "))))
+    Finding::note(what, why, Mend::putting_back(file, text, links))
 }
 
 #[cfg(test)]
@@ -257,8 +251,9 @@ mod tests {
         assert_eq!(left_rules(&subject, &[rule(61, 6182)], &[]), None, "not ours");
         assert_eq!(left_rules(&subject, &[own(false)], &[refused]), None, "told already");
 
-        let finding = left_filters(Path::new("/x.rp_filter"), "eth0 1\n").expect("left");
-        let command = "sysctl -w net.ipv4.conf.eth0.rp_filter=1 && rm /x.rp_filter";
+        let text = "ipv4/conf/eth0/rp_filter 1 2 4\n";
+        let finding = left_filters(Path::new("/x.rp_filter"), text, &[link(4, "wan0")]);
+        let command = "sysctl -w net.ipv4.conf.wan0.rp_filter=1 && rm /x.rp_filter";
         assert_eq!(finding.mend, Mend::command(command));
     }
 }

@@ -207,10 +207,16 @@ fn what_a_killed_gateway_left_is_gone_at_once_and_forwarding_with_the_next_end()
     gateway.signal("KILL");
     assert!(!gateway.wait());
     assert!(world.b.nft_output(&["list", "tables"]).contains("mpip_mpip0"));
+    // What depends on interfaces is put back whatever these are called.
+    let renamed = [("eth0", "wan0"), ("eth1", "lan1")];
+    if !renamed.iter().all(|(former, new)| world.b.rename(former, new)) {
+        return;
+    }
     let file = world.directory.join("2.toml").display().to_string();
     let arguments = ["--config", &file, "--clean-up"];
     let said = world.b.exec(env!("CARGO_BIN_EXE_mpipd"), &arguments);
     assert!(said.starts_with("mpip0: "), "{said}");
+    assert!(renamed.iter().all(|(former, new)| world.b.rename(new, former)));
     assert_eq!(World::state(&world.b), before);
 }
 

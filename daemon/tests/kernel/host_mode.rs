@@ -245,6 +245,48 @@ fn strict_reverse_path_filters_are_no_obstacle_and_are_put_back() {
     drop(daemon_b);
 }
 
+#[test]
+fn an_interface_that_is_renamed_keeps_its_paths_and_gets_its_filter_back() {
+    if !can_run(&["sysctl"]) {
+        return;
+    }
+    let (a, b) = two_hosts("name", 2, &[Family::V4]);
+    let directory = Directory::new();
+    for interface in ["all", "eth0", "eth1"] {
+        a.set_rp_filter(interface, 1);
+    }
+    let (mut daemon_a, _daemon_b) = both(&a, &b, &directory);
+    daemon_a.wait_for_capture(2);
+    let transfer = Transfer::start(&a, &b, ip("198.18.0.2"), RATE);
+    let of = |daemon: &Daemon, name: &str| -> Vec<u16> {
+        let paths = daemon.peer().paths.into_iter();
+        paths.filter(|path| path.interface == name).map(|path| path.id).collect()
+    };
+    let before = of(&daemon_a, "eth0");
+    assert!(!before.is_empty());
+    assert_eq!(a.rp_filter("eth0"), "2");
+    if !a.rename("eth0", "wan0") {
+        return;
+    }
+    wait_for("the new name", || of(&daemon_a, "eth0").is_empty());
+    assert_eq!(of(&daemon_a, "wan0"), before, "the same paths");
+    let events = daemon_a.status().events;
+    assert!(events.iter().all(|event| event.name != "address-removed"), "{events:?}");
+    transfer.advance(4 << 20);
+
+    daemon_a.signal("KILL");
+    assert!(!daemon_a.wait());
+    assert!(a.rename("wan0", "lan0") && a.rename("eth1", "eth0"));
+    assert_eq!(["lan0", "eth0"].map(|name| a.rp_filter(name)), ["2", "2"]);
+    let mut daemon_a = A.start(&a, &directory);
+    daemon_a.wait_for_capture(2);
+    assert_eq!(a.rp_filter("lan0"), "2");
+    daemon_a.signal("TERM");
+    assert!(daemon_a.wait());
+    assert_eq!(["lan0", "eth0"].map(|name| a.rp_filter(name)), ["1", "1"]);
+    transfer.finish();
+}
+
 /// Host b's firewall refuses TCP that comes from the TUN device. The paths work all the time, so
 /// the transfers fall back alone: one that ran before, and one that begins meanwhile.
 #[test]

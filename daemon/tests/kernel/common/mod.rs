@@ -105,6 +105,17 @@ impl Host {
         run("ip", &[&["-n", self.name.as_str()], arguments].concat())
     }
 
+    /// Renames an interface that is up. Says that the test is skipped, and returns `false`, where
+    /// the kernel does not do that.
+    pub(crate) fn rename(&self, interface: &str, name: &str) -> bool {
+        let arguments = ["-n", &self.name, "link", "set", interface, "name", name];
+        let done = output("ip", &arguments).status.success();
+        if !done {
+            mpip_testing::skip_always("needs Linux 6.2, which renames interfaces that are up");
+        }
+        done
+    }
+
     /// Sets a kernel parameter of this host, named by its path below /proc/sys.
     pub(crate) fn sysctl(&self, name: &str, value: &str) {
         let (file, value) = (format!("/proc/sys/{name}"), value.to_owned());
