@@ -7,26 +7,25 @@
 //! their own do not any more, and redirects of IPv4 are accepted. That is recorded too.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use mpip_net::netlink::{Link, Netlink};
 
 use crate::error::Error;
-use crate::parameters::{Change, Record, beside, read};
+use crate::parameters::{Change, Changes, read};
+use crate::record::Record;
 
-/// What the record is called.
-const RECORD: &str = "forwarding";
 /// By IPv4 and by IPv6.
 const FORWARDING: [&str; 2] = ["ipv4/ip_forward", "ipv6/conf/all/forwarding"];
 
 /// Switches forwarding on and back.
 #[derive(Debug)]
-pub(crate) struct Forwarding(Record);
+pub(crate) struct Forwarding(Changes);
 
 impl Forwarding {
     /// Nothing is changed yet by the daemon with this control socket.
     pub(crate) fn new(control_socket: &Path) -> Self {
-        Self(Record::new(control_socket, RECORD))
+        Self(Changes::new(record(control_socket)))
     }
 
     /// Whether the host forwards nothing, by IPv4 and by IPv6.
@@ -102,9 +101,9 @@ fn of_links<'a>(
     std::iter::once(Change::of_host(&coming, from, to)).chain(links)
 }
 
-/// The file in which the daemon with this control socket records the former values.
-pub(crate) fn record_beside(control_socket: &Path) -> PathBuf {
-    beside(control_socket, RECORD)
+/// The record of the daemon with this control socket.
+pub(crate) fn record(control_socket: &Path) -> Record {
+    Record::beside(control_socket, "forwarding")
 }
 
 /// Whether the host forwards, by IPv4 and by IPv6; `None` where it cannot.

@@ -38,6 +38,7 @@ mod notify;
 mod parameters;
 mod pins;
 mod qlog;
+mod record;
 mod reload;
 mod replace;
 mod reverse_path;

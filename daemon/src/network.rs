@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::host::{Host, route_mtu, routed};
 use crate::kernel::{IGNORED, ignores_sinks};
 use crate::reverse_path::ReversePath;
-use crate::routes::{Claimant, Key, MAIN_TABLE, Routes, Way};
+use crate::routes::{Claimant, Key, MAIN_TABLE, Routes, Tables, Way};
 
 /// How often at most is set again what others have removed: somebody who removes it each time is
 /// not to take a processor.
@@ -350,7 +350,8 @@ fn take_over(settings: &Settings, active: bool) -> Result<Routes<Netlink>, Error
     let mut netlink = Netlink::new()?;
     let links = netlink.links()?;
     let link = netlink.link(&settings.interface)?;
-    Routes::take_over(netlink, settings.host_mode.clone(), active, link, &links)
+    let recorded = Tables::open(&settings.control_socket);
+    Routes::take_over(netlink, settings.host_mode.clone(), active, recorded, link, &links)
 }
 
 /// Removes what a daemon with these settings left that was killed or ended by an error, if it left

@@ -1,15 +1,16 @@
 //! Kernel parameters that the daemon changes, and puts back.
 //!
-//! They are recorded in a file beside the control socket before they are changed, so that they are
-//! put back even after the daemon was killed. A line is the parameter's file below `/proc/sys/net`,
-//! its former value, and the one that it is given. For a parameter of an interface the index of
-//! that follows, by which it is found when it has another name by then.
+//! They are [recorded](Record) before they are changed. A line is the parameter's file below
+//! `/proc/sys/net`, its former value, and the one that it is given. For a parameter of an interface
+//! the index of that follows, by which it is found when it has another name by then.
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use mpip_net::netlink::{Link, Netlink};
+
+use crate::record::Record;
 
 const SETTINGS: &str = "/proc/sys/net";
 
@@ -96,63 +97,51 @@ impl Change {
     }
 }
 
-/// The record of what one part of a daemon has changed.
+/// What one part of a daemon has changed.
 #[derive(Debug)]
-pub(crate) struct Record {
-    file: PathBuf,
-    changes: Vec<Change>,
+pub(crate) struct Changes {
+    record: Record,
+    list: Vec<Change>,
 }
 
-impl Record {
-    /// Nothing is recorded yet. The file is called like the control socket, with `.` and `what`.
-    pub(crate) fn new(control_socket: &Path, what: &str) -> Self {
-        Self { file: beside(control_socket, what), changes: Vec::new() }
+impl Changes {
+    /// Nothing is changed yet.
+    pub(crate) fn new(record: Record) -> Self {
+        Self { record, list: Vec::new() }
     }
 
     /// Whether a change of the interface with this index is recorded.
     pub(crate) fn has_link(&self, index: u32) -> bool {
-        self.changes.iter().any(|change| change.link == Some(index))
+        self.list.iter().any(|change| change.link == Some(index))
     }
 
     /// Records `changes`, which are to be made only if this succeeds. The last ones are put back
     /// first.
     pub(crate) fn add(&mut self, changes: impl IntoIterator<Item = Change>) -> io::Result<()> {
-        let before = self.changes.len();
-        self.changes.extend(changes);
-        let text = self.changes.iter().map(Change::line).collect::<String>();
-        let directory = self.file.parent().unwrap_or(Path::new("."));
-        let written = fs::create_dir_all(directory).and_then(|()| fs::write(&self.file, text));
-        written.inspect_err(|_| self.changes.truncate(before))
+        let before = self.list.len();
+        self.list.extend(changes);
+        let text: String = self.list.iter().map(Change::line).collect();
+        self.record.write(&text).inspect_err(|_| self.list.truncate(before))
     }
 
-    /// The file.
+    /// The file with the record.
     pub(crate) fn file(&self) -> &Path {
-        &self.file
+        self.record.file()
     }
 
     /// Puts back what is recorded, also by a daemon that was killed. Returns whether there was
     /// anything.
     pub(crate) fn put_back(&mut self) -> bool {
-        self.changes.clear();
-        let Ok(recorded) = fs::read_to_string(&self.file) else { return false };
+        self.list.clear();
+        let Some(recorded) = self.record.read() else { return false };
         let links = Netlink::new().and_then(|mut netlink| netlink.links());
         let links = links.inspect_err(|error| log::warn!("{error}")).unwrap_or_default();
         for change in recorded.lines().rev().filter_map(Change::parse) {
             change.put_back(&links);
         }
-        if let Err(error) = fs::remove_file(&self.file) {
-            log::warn!("cannot remove {}: {error}", self.file.display());
-        }
+        self.record.remove();
         true
     }
-}
-
-/// The file beside `control_socket` in which the daemon records `what`.
-pub(crate) fn beside(control_socket: &Path, what: &str) -> PathBuf {
-    let mut file = control_socket.to_owned().into_os_string();
-    file.push(".");
-    file.push(what);
-    file.into()
 }
 
 /// The value of the parameter `name`, a file below `/proc/sys/net`.

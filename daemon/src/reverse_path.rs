@@ -8,21 +8,20 @@
 //! Their values are [recorded](crate::parameters).
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use mpip_net::netlink::Link;
 
 use crate::config::Settings;
-use crate::parameters::{Change, Record, beside, read};
+use crate::parameters::{Change, Changes, read};
+use crate::record::Record;
 
-/// What the record is called.
-const RECORD: &str = "rp_filter";
 const LOOSE: &str = "2";
 
 /// Makes filters loose and puts them back.
 #[derive(Debug)]
 pub(crate) struct ReversePath {
-    record: Record,
+    changes: Changes,
     enabled: bool,
     interfaces: Option<Vec<String>>,
     /// Interfaces whose filter cannot be changed, as was logged.
@@ -33,7 +32,7 @@ impl ReversePath {
     /// Nothing is changed yet.
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
-            record: Record::new(&settings.control_socket, RECORD),
+            changes: Changes::new(record(&settings.control_socket)),
             enabled: settings.host_mode.loosen_rp_filter,
             interfaces: settings.path_interfaces.clone(),
             refused: Vec::new(),
@@ -72,8 +71,8 @@ impl ReversePath {
         let change = Change::of_link(link, ("ipv4", "rp_filter"), &former, LOOSE);
         if !ours {
             // What it was at first is put back.
-            if !self.record.has_link(link.index) {
-                self.record.add([change.clone()])?;
+            if !self.changes.has_link(link.index) {
+                self.changes.add([change.clone()])?;
             }
             log::info!("reverse path filter of {}: loose instead of strict", link.name);
         }
@@ -83,7 +82,7 @@ impl ReversePath {
     /// Restores the former values, also those recorded by a daemon that was killed. Returns whether
     /// there were any.
     pub(crate) fn restore(&mut self) -> bool {
-        self.record.put_back()
+        self.changes.put_back()
     }
 }
 
@@ -93,9 +92,9 @@ impl Drop for ReversePath {
     }
 }
 
-/// The file in which the daemon with this control socket records the former values.
-pub(crate) fn record_beside(control_socket: &Path) -> PathBuf {
-    beside(control_socket, RECORD)
+/// The record of the daemon with this control socket.
+pub(crate) fn record(control_socket: &Path) -> Record {
+    Record::beside(control_socket, "rp_filter")
 }
 
 fn parameter(interface: &str) -> String {

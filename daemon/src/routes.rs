@@ -26,6 +26,7 @@ mod ending;
 mod key;
 mod release;
 mod rules;
+mod tables;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -41,6 +42,7 @@ use crate::faults::Faults;
 use crate::kernel::{Kernel, sink_alias, sink_owner};
 use ending::Ending;
 pub(crate) use key::{Claimant, Key, MAIN_TABLE};
+pub(crate) use tables::{NATS, TRANSLATED, Tables};
 
 /// Metric of our routes: not 0, so that a route which the host already has to the same prefix is
 /// left alone instead of replaced, and less than any that DHCP clients and network managers give.
@@ -52,11 +54,6 @@ const SINK_METRIC: u32 = 2;
 
 /// Metric of the `unreachable` routes of releases that did not say whose they are.
 pub(crate) const UNNAMED_METRIC: u32 = 4096;
-
-/// The tables behind the one of the configuration: routes to peers that see this host elsewhere
-/// than it is, and to the NATs behind which peers are.
-pub(crate) const TRANSLATED: u32 = 1;
-pub(crate) const NATS: u32 = 2;
 
 /// Metric of `unreachable` routes of the daemon with this interface: 20 bits of FNV-1a tell it from
 /// others'.
@@ -119,15 +116,18 @@ pub(crate) struct Routes<K: Kernel> {
     renewed_ipv6: bool,
     faults: Faults<Subject>,
     ending: Ending,
+    recorded: Tables,
 }
 
 impl<K: Kernel> Routes<K> {
-    /// Takes over what a former daemon with this device left. `link` is the TUN device, which is
-    /// down; `links` are the host's. `active` says whether there are peers in host mode.
+    /// Takes over what a former daemon with this device left, to whose tables rules led that are
+    /// `recorded`. `link` is the TUN device, which is down; `links` are the host's. `active` says
+    /// whether there are peers in host mode.
     pub(crate) fn take_over(
         mut kernel: K,
         settings: HostMode,
         active: bool,
+        recorded: Tables,
         link: Link,
         links: &[Link],
     ) -> Result<Self, Error> {
@@ -154,6 +154,7 @@ impl<K: Kernel> Routes<K> {
             rules_dirty: true,
             renewed_ipv6: false,
             faults: Faults::default(),
+            recorded,
         };
         all.adopt(routes, links)?;
         Ok(all)
@@ -164,23 +165,18 @@ impl<K: Kernel> Routes<K> {
     fn adopt(&mut self, routes: Vec<Route>, links: &[Link]) -> Result<(), Error> {
         let mut found = BTreeMap::new();
         for route in routes {
-            // A former release's, which did not say whose they were.
-            let unnamed = self.active
-                && route.link == 0
-                && route.metric == UNNAMED_METRIC
-                && self.tables().contains(&route.table);
             let gone = route.link != 0 && !links.iter().any(|link| link.index == route.link);
-            match self.key_of(&route) {
-                Some(key) if key.refuses => {
+            match (self.key_of(&route), self.key_of_outdated(&route)) {
+                (Some(key), _) if key.refuses => {
                     found.insert(key, Way::default());
+                    self.ending.found(key);
                     self.present.insert(key, route);
                 }
-                None if unnamed => {
-                    let key = Key { table: route.table, prefix: route.prefix, refuses: true };
+                (None, Some(key)) => {
                     found.insert(key, Way::default());
                     self.ending.outdated(route);
                 }
-                key if key.is_some() || gone => {
+                (key, _) if key.is_some() || gone => {
                     log::info!("removing what a former daemon left: the route to {route}");
                     self.kernel.delete_route(&route)?;
                 }
@@ -190,11 +186,11 @@ impl<K: Kernel> Routes<K> {
         if let Some(sink) = self.sink.as_ref().filter(|sink| !sink.up) {
             self.kernel.set_up(sink)?;
         }
-        self.ending.found(found.keys().copied());
         let in_tables = found.keys().any(|key| key.table != MAIN_TABLE);
-        if self.active || in_tables {
+        if self.active || in_tables || self.recorded.had(self.settings.table) {
             self.list_rules()?;
         }
+        self.list_outdated_rules()?;
         self.claim(&Claimant::Former, found);
         Ok(())
     }
@@ -204,12 +200,11 @@ impl<K: Kernel> Routes<K> {
     pub(crate) fn started(&mut self, now: Instant, requires: bool) {
         self.ending.started();
         self.requires(requires);
-        for route in self.ending.take_outdated() {
-            if let Err(error) = self.kernel.delete_route(&route) {
-                log::warn!("{error}");
-            }
-        }
         self.apply(now);
+        self.ending.delete_outdated(&mut self.kernel);
+        if !self.ending.has_outdated() {
+            self.recorded.keep(self.settings.table);
+        }
     }
 
     /// Our tables: the one of the configuration and the two behind it.
@@ -230,6 +225,22 @@ impl<K: Kernel> Routes<K> {
             false => link == 0 && metric == self.metric,
         };
         (refuses || link == self.link.index).then_some(Key { table, prefix, refuses })
+    }
+
+    /// Which of ours takes the place of a route that refuses packets, if this is outdated: by a
+    /// release that did not say whose they were, or in a table of a former configuration.
+    fn key_of_outdated(&self, route: &Route) -> Option<Key> {
+        let Route { table, prefix, link, metric, .. } = *route;
+        let own = self.tables().contains(&table);
+        let table = match metric {
+            _ if link != 0 || table == MAIN_TABLE => return None,
+            UNNAMED_METRIC if self.active && own => table,
+            _ if metric == self.metric && !own => {
+                self.settings.table + self.recorded.offset_of(table).unwrap_or(0)
+            }
+            _ => return None,
+        };
+        Some(Key { table, prefix, refuses: true })
     }
 
     /// The routes that `claimant` wants, in place of those that it wanted.
@@ -521,7 +532,8 @@ impl<K: Kernel> Routes<K> {
 
     /// Whether the host has anything that a former daemon left.
     pub(crate) fn has_left(&self) -> bool {
-        self.sink.is_some() || !self.claims.is_empty() || !self.rules.is_empty()
+        let rules = !self.rules.is_empty() || self.ending.has_outdated();
+        self.sink.is_some() || !self.claims.is_empty() || rules
     }
 
     /// The kernel, for other questions.

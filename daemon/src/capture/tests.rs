@@ -18,7 +18,9 @@ impl World {
         let settings = HostMode::default();
         let device = link(9, "mpip0");
         let links = [device.clone()];
-        let routes = Routes::take_over(fake.clone(), settings.clone(), true, device, &links);
+        let recorded = fake.recorded("mpip0");
+        let routes =
+            Routes::take_over(fake.clone(), settings.clone(), true, recorded, device, &links);
         let mut routes = routes.expect("nothing is refused");
         routes.device_is(true);
         routes.started(NOW, true);

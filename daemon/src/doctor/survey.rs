@@ -21,6 +21,7 @@ use super::subject::Subject;
 use crate::config::{self, ConfigError, Settings};
 use crate::kernel::IGNORES_SINKS;
 use crate::local::{LocalAddresses, SOCKET_BUFFER};
+use crate::record::Record;
 
 /// Kernel parameters that the checks use, by their path below /proc/sys.
 const PARAMETERS: [&str; 3] = ["net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem", IGNORES_SINKS];
@@ -207,12 +208,12 @@ impl Survey {
             forwarding: crate::forwarding::forwards(),
             forwarding_record: socket
                 .as_deref()
-                .and_then(|socket| record(crate::forwarding::record_beside(socket))),
+                .and_then(|socket| record(&crate::forwarding::record(socket))),
             reverse_path: BTreeMap::new(),
             sysctl_read_only: is_read_only(Path::new("/proc/sys/net/ipv4/conf/all/rp_filter")),
             reverse_path_record: socket
                 .as_deref()
-                .and_then(|socket| record(crate::reverse_path::record_beside(socket))),
+                .and_then(|socket| record(&crate::reverse_path::record(socket))),
             parameters: PARAMETERS
                 .map(|name| (name, read(&format!("/proc/sys/{name}"))))
                 .into_iter()
@@ -364,9 +365,8 @@ fn starts(
     starts.collect()
 }
 
-fn record(file: PathBuf) -> Option<(PathBuf, String)> {
-    let text = fs::read_to_string(&file).ok()?;
-    Some((file, text))
+fn record(record: &Record) -> Option<(PathBuf, String)> {
+    Some((record.file().to_owned(), record.read()?))
 }
 
 /// Who is asked for names.

@@ -1,18 +1,23 @@
 //! A kernel that counts, and refuses what it is told to.
 
 use std::cell::{RefCell, RefMut};
+use std::collections::BTreeMap;
+use std::fs;
 use std::io;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use mpip_core::Prefix;
 use mpip_net::netlink::{Link, Route, RoutingRule};
+use mpip_testing::Directory;
 
 use super::Kernel;
 use crate::error::Error;
+use crate::routes::Tables;
 
 /// What the kernel has.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) routes: Vec<Route>,
     pub(crate) rules: Vec<RoutingRule>,
@@ -27,8 +32,18 @@ pub(crate) struct State {
 }
 
 /// Several hands on one kernel: a daemon's, and the test's.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Fake(Rc<RefCell<State>>);
+#[derive(Clone, Debug)]
+pub(crate) struct Fake {
+    state: Rc<RefCell<State>>,
+    /// Where daemons with this kernel have their control sockets.
+    directory: Rc<Directory>,
+}
+
+impl Default for Fake {
+    fn default() -> Self {
+        Self { state: Rc::default(), directory: Rc::new(Directory::new()) }
+    }
+}
 
 /// An interface that is up.
 pub(crate) fn link(index: u32, name: &str) -> Link {
@@ -38,7 +53,29 @@ pub(crate) fn link(index: u32, name: &str) -> Link {
 impl Fake {
     /// What it has.
     pub(crate) fn state(&self) -> RefMut<'_, State> {
-        self.0.borrow_mut()
+        self.state.borrow_mut()
+    }
+
+    /// What daemons with this interface have recorded of their tables.
+    pub(crate) fn recorded(&self, interface: &str) -> Tables {
+        Tables::open(&self.directory.join(interface))
+    }
+
+    /// The files that daemons have beside their control sockets, with what is in them.
+    pub(crate) fn files(&self) -> BTreeMap<PathBuf, String> {
+        let entries = fs::read_dir(self.directory.path()).expect("there");
+        let read = |path: PathBuf| (path.clone(), fs::read_to_string(path).expect("readable"));
+        entries.map(|entry| read(entry.expect("listed").path())).collect()
+    }
+
+    /// Drops `daemon`, but leaves everything as it is, as if its process was killed.
+    pub(crate) fn kill<T>(&self, daemon: T) {
+        let (state, files) = (self.state().clone(), self.files());
+        drop(daemon);
+        *self.state() = state;
+        for (file, text) in files {
+            fs::write(file, text).expect("writable");
+        }
     }
 
     /// How many rules and links it has.

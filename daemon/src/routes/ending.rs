@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use mpip_net::netlink::Route;
+use mpip_net::netlink::{Route, RoutingRule};
 
 use super::key::Key;
+use crate::error::Error;
+use crate::kernel::Kernel;
 
 /// What stays of what refuses packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,26 +25,55 @@ pub(super) struct Ending {
     state: State,
     found: BTreeSet<Key>,
     found_sink: bool,
-    /// Routes that were found whose form is not today's.
+    /// Routes and rules that were found and have no place any more: others do what they did.
     outdated: Vec<Route>,
+    outdated_rules: Vec<RoutingRule>,
 }
 
 impl Ending {
     pub(super) fn new(found_sink: bool) -> Self {
-        let (found, outdated) = (BTreeSet::new(), Vec::new());
-        Self { state: State::AsFound, found, found_sink, outdated }
+        Self {
+            state: State::AsFound,
+            found: BTreeSet::new(),
+            found_sink,
+            outdated: Vec::new(),
+            outdated_rules: Vec::new(),
+        }
     }
 
-    pub(super) fn found(&mut self, keys: impl Iterator<Item = Key>) {
-        self.found.extend(keys);
+    pub(super) fn found(&mut self, key: Key) {
+        self.found.insert(key);
     }
 
     pub(super) fn outdated(&mut self, route: Route) {
         self.outdated.push(route);
     }
 
-    pub(super) fn take_outdated(&mut self) -> Vec<Route> {
-        std::mem::take(&mut self.outdated)
+    pub(super) fn outdated_rules(&mut self, rules: impl Iterator<Item = RoutingRule>) {
+        self.outdated_rules.extend(rules);
+    }
+
+    pub(super) fn has_outdated(&self) -> bool {
+        !self.outdated.is_empty() || !self.outdated_rules.is_empty()
+    }
+
+    /// Whether an outdated route was found in `table`.
+    pub(super) fn has_outdated_in(&self, table: u32) -> bool {
+        self.outdated.iter().any(|route| route.table == table)
+    }
+
+    /// Deletes what is outdated. What cannot be deleted is kept in mind.
+    pub(super) fn delete_outdated<K: Kernel>(&mut self, kernel: &mut K) {
+        let failed =
+            |result: Result<(), Error>| result.inspect_err(|error| log::warn!("{error}")).is_err();
+        self.outdated.retain(|route| failed(kernel.delete_route(route)));
+        // With routes of others the table is theirs now.
+        self.outdated_rules.retain(|rule| {
+            !leads_to_routes(kernel, rule) && {
+                log::info!("removing what a former daemon left: the rule {rule}");
+                failed(kernel.delete_rule(rule))
+            }
+        });
     }
 
     pub(super) fn started(&mut self) {
@@ -82,4 +113,10 @@ impl Ending {
             State::Open => false,
         }
     }
+}
+
+/// Whether there are routes in the table of a rule.
+pub(super) fn leads_to_routes<K: Kernel>(kernel: &mut K, rule: &RoutingRule) -> bool {
+    let routes = kernel.routes_in(rule.table, rule.ipv6);
+    routes.is_ok_and(|routes| !routes.is_empty())
 }

@@ -4,6 +4,7 @@ use mpip_core::Instant;
 use mpip_net::clock;
 
 use super::Routes;
+use super::ending::leads_to_routes;
 use super::key::{Claimant, Key};
 use crate::kernel::Kernel;
 
@@ -30,31 +31,26 @@ impl<K: Kernel> Routes<K> {
             ending.keeps(key)
                 || kernel.delete_route(route).inspect_err(|error| log::warn!("{error}")).is_err()
         });
-        if ending.is_open() {
-            for route in ending.take_outdated() {
-                if let Err(error) = kernel.delete_route(&route) {
-                    log::warn!("{error}");
-                }
-            }
-        }
     }
 
-    /// Deletes the rules that nothing needs which stays, ours or another daemon's.
-    fn delete_rules(&mut self) {
+    /// Deletes the rules that nothing needs which stays, ours or another daemon's. Returns whether
+    /// none is left.
+    fn delete_rules(&mut self) -> bool {
         let stays = |table, ipv6| {
             let of = |key: &Key| key.table == table && key.prefix.address().is_ipv6() == ipv6;
             self.present.keys().any(|key| self.ending.keeps(key) && of(key))
         };
         let wanted = self.wanted_rules(stays, false);
+        let mut left = false;
         for rule in std::mem::take(&mut self.rules) {
-            let others = self.kernel.routes_in(rule.table, rule.ipv6);
-            if wanted.contains(&rule) || others.is_ok_and(|routes| !routes.is_empty()) {
-                continue;
-            }
-            if let Err(error) = self.kernel.delete_rule(&rule) {
-                log::warn!("{error}");
+            if wanted.contains(&rule) {
+                left = true;
+            } else if !leads_to_routes(&mut self.kernel, &rule) {
+                let result = self.kernel.delete_rule(&rule);
+                left |= result.inspect_err(|error| log::warn!("{error}")).is_err();
             }
         }
+        !left
     }
 }
 
@@ -68,7 +64,15 @@ impl<K: Kernel> Drop for Routes<K> {
             self.apply(now);
         }
         self.delete_routes();
-        self.delete_rules();
+        let none_left = self.delete_rules();
+        if self.ending.is_open() {
+            self.ending.delete_outdated(&mut self.kernel);
+        }
+        match none_left && !self.ending.has_outdated() {
+            _ if !self.ending.may_open() => self.recorded.restore(),
+            true => self.recorded.clear(),
+            false => {}
+        }
         let opens = self.ending.frees_sink();
         if let Some(sink) = self.sink.take_if(|_| opens)
             && let Err(error) = self.kernel.delete_link(&sink)

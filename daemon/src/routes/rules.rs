@@ -19,6 +19,22 @@ impl<K: Kernel> Routes<K> {
         Ok(())
     }
 
+    /// Finds the rules for tables of a former configuration.
+    pub(super) fn list_outdated_rules(&mut self) -> Result<(), Error> {
+        let own = self.tables();
+        if !self.recorded.had_other_than(*own.start()) && !self.ending.has_outdated() {
+            return Ok(());
+        }
+        let mut rules = self.kernel.rules()?;
+        rules.retain(|rule| {
+            let table = rule.table;
+            let former = self.recorded.offset_of(table).is_some();
+            !own.contains(&table) && (former || self.ending.has_outdated_in(table))
+        });
+        self.ending.outdated_rules(rules.into_iter());
+        Ok(())
+    }
+
     /// The kernel has told that one of our rules is gone, by whomever.
     pub(crate) fn rule_gone(&mut self, rule: &RoutingRule) {
         let before = self.rules.len();
@@ -39,6 +55,9 @@ impl<K: Kernel> Routes<K> {
     }
 
     fn change_rules(&mut self, wanted: &[RoutingRule]) -> Result<(), Error> {
+        if !wanted.is_empty() {
+            self.recorded.add(self.settings.table);
+        }
         for rule in wanted {
             if !self.rules.contains(rule) {
                 self.kernel.add_rule(rule)?;

@@ -14,10 +14,15 @@ fn kernel() -> Fake {
 }
 
 fn take_over(fake: &Fake, interface: &str, active: bool) -> Routes<Fake> {
+    take_over_with(fake, interface, active, HostMode::default())
+}
+
+fn take_over_with(fake: &Fake, interface: &str, active: bool, settings: HostMode) -> Routes<Fake> {
     let links = fake.state().links.clone();
     let device = links.iter().find(|link| link.name == interface).expect("its device").clone();
-    let mut routes = Routes::take_over(fake.clone(), HostMode::default(), active, device, &links)
-        .expect("taken");
+    let recorded = fake.recorded(interface);
+    let routes = Routes::take_over(fake.clone(), settings, active, recorded, device, &links);
+    let mut routes = routes.expect("taken");
     routes.device_is(true);
     routes
 }
@@ -155,6 +160,96 @@ fn a_former_release_left_routes_without_a_name() {
     next.open();
     drop(next);
     assert_eq!(fake.shown(), [""; 0]);
+}
+
+/// The process of `routes` is killed, and its device goes.
+fn kill(fake: &Fake, routes: Routes<Fake>) {
+    fake.kill(routes);
+    fake.lose_routes(DEVICE);
+}
+
+fn rules(fake: &Fake) -> Vec<RoutingRule> {
+    fake.state().rules.clone()
+}
+
+/// The tables to which rules lead.
+fn led_to(fake: &Fake) -> BTreeSet<u32> {
+    rules(fake).iter().map(|rule| rule.table).collect()
+}
+
+#[test]
+fn a_killed_daemons_routes_and_rules_in_the_tables_of_another_configuration_are_replaced() {
+    let settings = HostMode { table: 7_000, ..HostMode::default() };
+    let fake = kernel();
+    let others = Route {
+        prefix: prefix("198.18.9.9/32"),
+        link: 8,
+        source: None,
+        mtu: None,
+        table: 6182 + NATS,
+        metric: METRIC,
+    };
+    let translated = [TRANSLATED, NATS].map(|table| key(6182 + table, "198.18.9.9/32", false));
+    for require in [false, true] {
+        let mut killed = daemon(&fake);
+        let (_, hosts) = peer("b");
+        let mut routes = if require { host_mode(&["198.18.0.2/32"]) } else { BTreeMap::new() };
+        routes.extend(translated.map(|key| (key, Way::default())));
+        killed.claim(&hosts, routes);
+        killed.apply(NOW);
+        kill(&fake, killed);
+        // Another daemon has one of the tables now.
+        fake.state().routes.push(others.clone());
+        let before = (rules(&fake), fake.shown());
+        assert_eq!(led_to(&fake), [6182, 6183, 6184].into());
+
+        let start = |fake: &Fake| {
+            let mut next = take_over_with(fake, "mpip0", true, settings.clone());
+            next.apply_all(NOW).expect("nothing is refused");
+            let now = rules(fake);
+            assert!(before.0.iter().all(|rule| now.contains(rule)));
+            next
+        };
+        drop(start(&fake));
+        assert_eq!((rules(&fake), fake.shown()), before, "a start that fails");
+        kill(&fake, start(&fake));
+        let mut next = start(&fake);
+        let moved = "7000 198.18.0.2/32 to nothing".to_owned();
+        assert_eq!(fake.shown().contains(&moved), require);
+        next.started(NOW, true);
+        assert_eq!(led_to(&fake), [6184, 7_000].into());
+        assert_eq!(fake.shown().contains(&moved), require);
+        assert!(!fake.shown().iter().any(|route| route.starts_with("6182")));
+        next.open();
+        drop(next);
+        assert_eq!((led_to(&fake), fake.files()), ([6184].into(), BTreeMap::new()));
+        fake.state().rules.clear();
+        fake.state().routes.clear();
+    }
+}
+
+#[test]
+fn a_killed_daemons_rules_go_although_the_next_one_has_no_host_mode() {
+    let fake = kernel();
+    let mut killed = take_over(&fake, "mpip0", true);
+    killed.apply_all(NOW).expect("nothing is refused");
+    killed.started(NOW, false);
+    assert_eq!(led_to(&fake), [6182].into());
+    kill(&fake, killed);
+    // One with the same tables by default has made none of them.
+    let mut other = take_over(&fake, "mpip1", false);
+    other.apply_all(NOW).expect("nothing is refused");
+    other.started(NOW, false);
+    assert_eq!(led_to(&fake), [6182].into());
+    let mut next = take_over(&fake, "mpip0", false);
+    assert!(next.has_left());
+    next.apply_all(NOW).expect("nothing is refused");
+    next.started(NOW, false);
+    assert_eq!(led_to(&fake), [].into());
+    next.open();
+    drop(next);
+    assert!(fake.files().is_empty());
+    drop(other);
 }
 
 #[test]

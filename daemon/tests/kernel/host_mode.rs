@@ -246,6 +246,40 @@ fn strict_reverse_path_filters_are_no_obstacle_and_are_put_back() {
 }
 
 #[test]
+fn what_a_killed_daemon_left_in_its_tables_goes_when_the_configuration_names_others() {
+    if !can_run(&[]) {
+        return;
+    }
+    let (a, _b) = two_hosts("tables", 1, &[Family::V4, Family::V6]);
+    let directory = Directory::new();
+    let before = a.state();
+    let kill = |daemon: &mut Daemon| {
+        daemon.signal("KILL");
+        assert!(!daemon.wait());
+    };
+    let lookups = |table: &str| {
+        let shown = [a.ip(&["rule", "show"]), a.ip(&["-6", "rule", "show"])];
+        shown.map(|rules| rules.contains(&format!("lookup {table}")))
+    };
+    for policy in ["prefer", "require"] {
+        let peer = format!("policy = '{policy}'");
+        let first = HostConfiguration { peer: &peer, ..A };
+        kill(&mut first.start(&a, &directory));
+        assert_eq!(lookups("6182"), [true; 2], "{policy}");
+        let second = HostConfiguration { more: "[host_mode]\ntable = 7000\n", ..first };
+        let mut daemon = second.start(&a, &directory);
+        assert_eq!((lookups("6182"), lookups("7000")), ([false; 2], [true; 2]), "{policy}");
+        assert!(!a.ip(&["route", "show", "table", "all"]).contains("table 6182"));
+        kill(&mut daemon);
+        let third = HostConfiguration { more: "[host_mode]\ntable = 7100\n", ..first };
+        let file = third.write(&directory).display().to_string();
+        let said = a.exec(env!("CARGO_BIN_EXE_mpipd"), &["--config", &file, "--clean-up"]);
+        assert!(said.starts_with("mpip0: "), "{said}");
+        assert_eq!(a.state(), before, "{policy}");
+    }
+}
+
+#[test]
 fn an_interface_that_is_renamed_keeps_its_paths_and_gets_its_filter_back() {
     if !can_run(&["sysctl"]) {
         return;
