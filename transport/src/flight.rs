@@ -592,13 +592,15 @@ impl<C: Content> Flight<C> {
     /// acknowledgement is not expected. Of more than fit, as probes of a path that was dead for
     /// hours, the oldest are forgotten.
     fn trim(&mut self, now: Instant) {
-        let remember = self.typical() * 2 + self.reordering_window();
         while let Some(front) = self.sent.front() {
             let done = match front.fate {
                 Fate::InFlight if self.sent.len() <= CAPACITY => false,
                 Fate::InFlight => !front.content.as_ref().is_some_and(Content::is_packet),
                 Fate::Acked | Fate::Untracked => true,
-                Fate::Lost => now.since(front.at) > remember || self.sent.len() >= CAPACITY,
+                Fate::Lost => {
+                    let remember = || self.typical() * 2 + self.reordering_window();
+                    self.sent.len() >= CAPACITY || now.since(front.at) > remember()
+                }
             };
             // Entries are dropped from the front only, so `base` and the length give the next
             // number.

@@ -26,6 +26,7 @@ mod challenge;
 mod congestion;
 mod content;
 mod delay;
+mod drain;
 mod ecn;
 mod flight;
 mod limiter;

@@ -82,8 +82,14 @@ pub(crate) fn burst(rate: u64, quantum: Duration) -> Duration {
 
 /// How long `bytes` take at `rate` bytes per second.
 pub(crate) fn time_for(bytes: u64, rate: u64) -> Duration {
-    let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
-    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    let rate = rate.max(1);
+    // 18 GB fit 64 bits, which divide several times as fast as 128.
+    let nanos = bytes.checked_mul(1_000_000_000).map(|nanos| nanos / rate);
+    let nanos = nanos.unwrap_or_else(|| {
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate);
+        u64::try_from(nanos).unwrap_or(u64::MAX)
+    });
+    Duration::from_nanos(nanos)
 }
 
 #[cfg(test)]

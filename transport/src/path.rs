@@ -16,6 +16,7 @@ use crate::challenge::Challenge;
 use crate::congestion::Congestion;
 use crate::content::Content;
 use crate::delay::DelayEstimator;
+use crate::drain::Drain;
 use crate::flight::{Flight, Losses};
 use crate::limiter::Limiter;
 use crate::liveness::{Liveness, MAX_PROBE_INTERVAL};
@@ -117,10 +118,10 @@ pub struct Path<C> {
     pub reason: &'static str,
     /// When it was opened.
     pub opened: Instant,
-    /// When what was sent has left the queue of the path, at the estimated bandwidth.
-    idle_at: Instant,
-    /// The same by the capacity that idle times have shown, while the path searches.
-    clears_at: Instant,
+    /// Its queue, at the estimated bandwidth.
+    drain: Drain,
+    /// Its queue, at the [expected rate](Self::expected_rate), while there is one.
+    first_drain: Drain,
     /// It searches, and has a first window still.
     opens: bool,
     /// Whether the peer answers here.
@@ -189,8 +190,8 @@ impl<C: Content> Path<C> {
             loss: LossMeter::new(now),
             counters: Counters::default(),
             changed: now,
-            idle_at: now,
-            clears_at: now,
+            drain: Drain::new(now),
+            first_drain: Drain::new(now),
             opens: true,
             reason: "it is new",
             opened: now,

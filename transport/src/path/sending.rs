@@ -115,7 +115,7 @@ impl<C: Content> Path<C> {
     /// rate](Self::expected_rate). Where there is none, pacing sees to that, and it is not after
     /// now.
     pub fn clears_at(&self) -> Instant {
-        self.clears_at
+        if self.opens { self.first_drain.empty_at() } else { Instant::ZERO }
     }
 
     /// Looks whether its transfers are so new that it has not shown what it carries.
@@ -143,7 +143,7 @@ impl<C: Content> Path<C> {
     pub fn backlog(&self, now: Instant) -> Duration {
         let takes = time_for(self.flight.in_flight(), self.delivers());
         let queued = takes.saturating_sub(self.flight.rtt().minimum());
-        self.idle_at.since(now).min(queued)
+        self.drain.empty_at().since(now).min(queued)
     }
 
     /// Mean time that a packet waits in resequencing for retransmissions of earlier packets, µs:
@@ -167,11 +167,16 @@ impl<C: Content> Path<C> {
             let (number, in_flight) = (self.flight.next_number(), self.flight.in_flight());
             self.capacity.on_sent(now, number, size, in_flight == 0);
         }
-        self.idle_at = self.idle_at.max(now) + time_for(size as u64, self.delivers());
-        self.clears_at = match self.expected_rate() {
-            Some(rate) => self.clears_at.max(now) + time_for(size as u64, rate),
-            None => Instant::ZERO,
-        };
+        if self.drain.sent_at() != now {
+            self.drain.begin_burst(now, self.delivers());
+        }
+        self.drain.on_sent(size as u64);
+        if let Some(rate) = self.expected_rate() {
+            if self.first_drain.sent_at() != now {
+                self.first_drain.begin_burst(now, rate);
+            }
+            self.first_drain.on_sent(size as u64);
+        }
         if let Some(limit) = self.rate_limit() {
             self.limiter.on_sent(now, (size + self.outer_headers()) as u64, limit);
         }
