@@ -67,9 +67,11 @@ impl Change {
     }
 
     /// The parameter's file below `/proc/sys/net` on a host that has `links` now; `None` if its
-    /// interface is gone.
+    /// interface is gone. Every host has links: if there are none here, they could not be listed,
+    /// and the recorded name is the best guess.
     pub(crate) fn present_name(&self, links: &[Link]) -> Option<String> {
-        let Some(index) = self.link else { return Some(self.name.clone()) };
+        let index = self.link.filter(|_| !links.is_empty());
+        let Some(index) = index else { return Some(self.name.clone()) };
         let link = links.iter().find(|link| link.index == index)?;
         let mut parts: Vec<&str> = self.name.split('/').collect();
         *parts.get_mut(2)? = &link.name;
@@ -144,6 +146,15 @@ impl Changes {
     }
 }
 
+/// How `sysctl` calls the parameter `name`, a file below `/proc/sys/net`. With dots between its
+/// parts an interface such as `eth0.7` would be two.
+pub(crate) fn sysctl_name(name: &str) -> String {
+    match name.contains('.') {
+        true => format!("net/{name}"),
+        false => format!("net.{}", name.replace('/', ".")),
+    }
+}
+
 /// The value of the parameter `name`, a file below `/proc/sys/net`.
 pub(crate) fn read(name: &str) -> io::Result<String> {
     fs::read_to_string(Path::new(SETTINGS).join(name)).map(|value| value.trim().to_owned())
@@ -167,10 +178,17 @@ mod tests {
         let wan = found(&[link(3, "eth0"), link(4, "wan0")]);
         assert_eq!(wan.as_deref(), Some("ipv4/conf/wan0/rp_filter"));
         assert_eq!(found(&[link(3, "eth0")]), None, "another one");
+        assert_eq!(found(&[]).as_ref(), Some(&change.name), "the list failed");
 
         let change = Change::of_host("ipv4/ip_forward", "0", "1");
         assert_eq!(change.line(), "ipv4/ip_forward 0 1\n");
         assert_eq!(change.present_name(&[]).as_deref(), Some("ipv4/ip_forward"));
+    }
+
+    #[test]
+    fn an_interface_with_a_dot_in_its_name_is_one_part_of_it_for_sysctl() {
+        assert_eq!(sysctl_name("ipv4/conf/eth0/rp_filter"), "net.ipv4.conf.eth0.rp_filter");
+        assert_eq!(sysctl_name("ipv4/conf/eth0.7/rp_filter"), "net/ipv4/conf/eth0.7/rp_filter");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use mpip_net::netlink::Link;
 use serde::Serialize;
 
-use crate::parameters::Change;
+use crate::parameters::{Change, sysctl_name};
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -61,8 +61,8 @@ impl Mend {
     pub(super) fn putting_back(file: &Path, text: &str, links: &[Link]) -> Self {
         let changes = text.lines().rev().filter_map(Change::parse);
         let commands = changes.filter_map(|change| {
-            let name = change.present_name(links)?.replace('/', ".");
-            Some(format!("sysctl -w net.{name}={}", change.from))
+            let name = sysctl_name(&change.present_name(links)?);
+            Some(format!("sysctl -w {name}={}", change.from))
         });
         let commands: Vec<String> = commands.chain([format!("rm {}", file.display())]).collect();
         Self::command(commands.join(" && "))

@@ -11,6 +11,7 @@ use mpip_net::netlink::{DefaultRoute, RuleEntry};
 use super::finding::{Finding, Mend};
 use super::subject::Subject;
 use super::survey::{Reach, Start, Survey};
+use crate::parameters::sysctl_name;
 use crate::routes::MAIN_TABLE;
 
 /// A strict reverse path filter (ip-sysctl, `rp_filter`).
@@ -33,7 +34,8 @@ pub(super) fn check(survey: &Survey) -> Vec<Finding> {
 }
 
 fn loosen(interface: &str) -> Mend {
-    Mend::command(format!("sysctl -w net.ipv4.conf.{interface}.rp_filter=2"))
+    let name = sysctl_name(&format!("ipv4/conf/{interface}/rp_filter"));
+    Mend::command(format!("sysctl -w {name}=2"))
 }
 
 /// In host mode routes to a peer lead to the TUN device, so a strict filter refuses all packets
