@@ -330,8 +330,9 @@ impl Order {
     /// it had a wide window.
     pub(crate) fn require(&mut self) -> bool {
         let Self::Unordered(window) = self else { return false };
-        let was_wide = window.is_wide();
-        *self = Self::Sequenced(Box::new(continuing(core::mem::take(window))));
+        let was_wide = window.narrow();
+        let window = core::mem::take(&mut **window);
+        *self = Self::Sequenced(Box::new(Resequencer::continuing(window)));
         was_wide
     }
 
@@ -347,13 +348,6 @@ impl Order {
             Self::Unordered(_) => Duration::ZERO,
         }
     }
-}
-
-/// Puts in order what comes after the newest number of `window`.
-#[cold]
-fn continuing(mut window: Box<DuplicateWindow>) -> Resequencer {
-    window.narrow();
-    Resequencer::continuing(*window)
 }
 
 /// Inner packets and bytes.
