@@ -92,7 +92,8 @@ pub(super) fn bulk(set: &Set, name: &str, plan: &Plan) -> io::Result<String> {
 pub(super) fn short(set: &Set, name: &str, bytes: u64, plan: &Plan) -> io::Result<String> {
     let sender = Sender::from_name(name).map_err(io::Error::other)?;
     let set = set.quiet();
-    let (found, violations) = measured::short(&set, sender, bytes, plan);
+    let mut violations = Vec::new();
+    let found = measured::short(&set, sender, bytes, plan, &mut violations);
     let mut text = set.describe();
     let milliseconds = |seconds: f64| format!("{:.1}", seconds * 1e3);
     let alone: Vec<String> = found.alone.iter().copied().map(milliseconds).collect();
@@ -106,13 +107,11 @@ pub(super) fn short(set: &Set, name: &str, bytes: u64, plan: &Plan) -> io::Resul
     violations.iter().for_each(|violation| {
         let _ = writeln!(text, "violated: {violation}");
     });
-    let [spec, again] =
-        [0; 2].map(|run| measured::short_spec(&set, Subject::MPIP, (sender, bytes), plan, run));
-    let mut world = World::new(spec, Observe::default());
-    let took = measured::time_of(&mut world, bytes);
+    let spec = measured::short_spec(&set, Subject::MPIP, (sender, bytes), plan, 0);
+    let took = measured::time_of(&mut World::new(spec.clone(), Observe::default()), bytes);
     let _ = writeln!(text, "this run: {:.1} ms", took as f64 / MILLI as f64);
     let step = (took / LINES).max(MILLI).next_multiple_of(MILLI);
-    lines(&mut text, World::new(again, Observe::default()), &set, (step, took));
+    lines(&mut text, World::new(spec, Observe::default()), &set, (step, took));
     Ok(text)
 }
 
@@ -244,5 +243,19 @@ mod tests {
         let paths = text.lines().filter(|line| line.contains("  window ")).count() as u64;
         assert_eq!(steps, set.until / STEP);
         assert!(paths > steps && paths <= steps * set.paths.len() as u64, "{text}");
+    }
+
+    #[test]
+    fn the_time_line_of_a_short_transfer_lasts_as_long_as_it() {
+        let plan = Plan { short: true, parameters: Parameters::default() };
+        let text = short(&Set::draw(0), "cubic", 20_000, &plan).expect("the sender exists");
+        let took = text.lines().find_map(|line| line.strip_prefix("this run: ")).expect("told");
+        let took: f64 = took.trim_end_matches(" ms").parse().expect("a number");
+        let at = text.lines().filter(|line| line.contains("  inner "));
+        let at: Vec<f64> =
+            at.filter_map(|line| line.split(" s ").next()?.trim().parse().ok()).collect();
+        let step = at[0];
+        assert!(at.len() > 1 && at[at.len() - 1] * 1e3 >= took, "{text}");
+        assert!((at[at.len() - 1] - step) * 1e3 < took + 1.0, "{text}");
     }
 }

@@ -186,11 +186,7 @@ pub(crate) fn measure(set: &Set, name: &str, plan: &Plan) -> io::Result<Measured
     let mut shorts = Vec::new();
     if plan.short {
         let quiet = set.quiet();
-        for size in SIZES {
-            let (times, violated) = short(&quiet, sender, size, plan);
-            shorts.push(times);
-            violations.extend(violated);
-        }
+        shorts.extend(SIZES.map(|size| short(&quiet, sender, size, plan, &mut violations)));
     }
     let (seed, sender) = (set.seed, name.to_owned());
     Ok(Measured { seed, sender, bulk, short: shorts, violations })
@@ -260,22 +256,27 @@ fn milliseconds(nanos: Option<Nanos>) -> f64 {
     nanos.unwrap_or(END) as f64 / MILLI as f64
 }
 
-/// The times of `bytes` bytes from idle, and what was violated.
-pub(super) fn short(set: &Set, sender: Sender, bytes: u64, plan: &Plan) -> (Short, Vec<String>) {
-    let mut violations = Vec::new();
+/// The times of `bytes` bytes from idle.
+pub(super) fn short(
+    set: &Set,
+    sender: Sender,
+    bytes: u64,
+    plan: &Plan,
+    violations: &mut Vec<String>,
+) -> Short {
     let mut time = |subject: Subject| {
         let times: Vec<f64> = (0..REPETITIONS)
             .map(|repetition| {
                 let spec = short_spec(set, subject, (sender, bytes), plan, repetition);
                 let mut world = World::new(spec, Observe::default());
                 let took = time_of(&mut world, bytes);
-                note(&mut violations, &world);
+                note(violations, &world);
                 took as f64 / SECOND as f64
             })
             .collect();
         median(&times)
     };
-    (Short { alone: subjects(set).map(&mut time).collect(), mpip: time(Subject::MPIP) }, violations)
+    Short { alone: subjects(set).map(&mut time).collect(), mpip: time(Subject::MPIP) }
 }
 
 /// The world of one run of `bytes` bytes by `subject`.
