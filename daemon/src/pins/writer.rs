@@ -39,7 +39,11 @@ impl Writer {
     /// Starts the thread, which writes to `file`. The file need not exist yet.
     pub(crate) fn start(file: PathBuf) -> io::Result<Self> {
         let thread = Handover::start("pins", move |todo| write_all(&file, todo))?;
-        Ok(Self { thread, gathered: Changes::new(), next: Instant::ZERO })
+        Ok(Self::over(thread))
+    }
+
+    fn over(thread: Handover<Changes>) -> Self {
+        Self { thread, gathered: Changes::new(), next: Instant::ZERO }
     }
 
     /// Takes a change, to be written soon.
@@ -187,7 +191,7 @@ mod tests {
             };
             Handover::start("pins", work).expect("a thread")
         };
-        let mut writer = Writer { thread, gathered: Changes::new(), next: Instant::ZERO };
+        let mut writer = Writer::over(thread);
         let mut now = Instant::from_millis(1_000);
         for round in 0..1_000_u32 {
             let pin = Pin { met: Some(20_000 + round), ..numbered(round % 10) };
