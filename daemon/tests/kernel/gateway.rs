@@ -184,8 +184,7 @@ fn what_a_killed_gateway_left_is_gone_at_once_and_forwarding_with_the_next_end()
     let before = World::state(&world.b);
     let mut gateway = world.gateway();
     assert!(world.b.nft_output(&["list", "tables"]).contains("mpip_mpip0"));
-    gateway.signal("KILL");
-    assert!(!gateway.wait());
+    gateway.kill();
     wait_for("the helper removes the table", || {
         !world.b.nft_output(&["list", "tables"]).contains("mpip_mpip0")
     });
@@ -204,8 +203,7 @@ fn what_a_killed_gateway_left_is_gone_at_once_and_forwarding_with_the_next_end()
         assert!(capabilities.contains(&only), "CAP_NET_ADMIN and nothing else: {capabilities}");
     }
     run("kill", &["-s", "KILL", &helper]);
-    gateway.signal("KILL");
-    assert!(!gateway.wait());
+    gateway.kill();
     assert!(world.b.nft_output(&["list", "tables"]).contains("mpip_mpip0"));
     // What depends on interfaces is put back whatever these are called.
     let renamed = [("eth0", "wan0"), ("eth1", "lan1")];
@@ -287,8 +285,7 @@ fn no_packet_leaves_as_plain_ip_while_the_gateway_or_the_daemon_is_dead() {
             assert!(a.ping(address, 1), "{when}: the local network is there");
         }
     };
-    gateway.signal("KILL");
-    assert!(!gateway.wait());
+    gateway.kill();
     wait_for("no path works", || client.active_paths().is_empty());
     probe("without a gateway");
 
@@ -296,8 +293,7 @@ fn no_packet_leaves_as_plain_ip_while_the_gateway_or_the_daemon_is_dead() {
     a.ip(&["addr", "add", "198.18.7.1/24", "dev", "eth1"]);
     b.ip(&["addr", "add", "198.18.7.2/24", "dev", "eth1"]);
     assert!(a.ping("198.18.7.2", 1), "a network that came is local");
-    client.signal("KILL");
-    assert!(!client.wait());
+    client.kill();
     wait_for("its device is gone", || !a.ip(&["link"]).contains("mpip0:"));
     probe("without a daemon");
 
@@ -334,8 +330,7 @@ fn a_network_behind_the_client_reaches_others_through_the_gateway_or_not_at_all(
         Transfer::whole(&d, c, address.parse().expect("valid"), 4 << 20).finish();
     }
     a.nft(COUNTER);
-    gateway.signal("KILL");
-    assert!(!gateway.wait());
+    gateway.kill();
     wait_for("no path works", || client.active_paths().is_empty());
     take_plain(a);
     // It would forward plain packets, too.

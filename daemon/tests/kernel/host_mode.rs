@@ -88,8 +88,7 @@ fn a_killed_daemon_stops_nothing_on_either_side() {
             let (mut daemon_a, mut daemon_b) = both(a, b, directory);
             transfer.advance(4 << 20);
             let killed = if sender { &mut daemon_a } else { &mut daemon_b };
-            killed.signal("KILL");
-            assert!(!killed.wait());
+            killed.kill();
             let other = if sender { &daemon_b } else { &daemon_a };
             wait_for("plain", || other.traffic() == "plain");
             transfer.advance(4 << 20);
@@ -195,8 +194,7 @@ fn require_lets_no_plain_packet_out() {
     assert!(a.ping("198.18.0.2", 1));
     assert_eq!(plain.take(), 0);
 
-    daemon_a.signal("KILL");
-    assert!(!daemon_a.wait());
+    daemon_a.kill();
     let refused = a.ip(&["route", "show", "table", "6182"]);
     assert_eq!(refused.matches("unreachable 198.18.").count(), 2, "{refused}");
     assert!(!a.ping_once("198.18.0.2"));
@@ -232,8 +230,7 @@ fn strict_reverse_path_filters_are_no_obstacle_and_are_put_back() {
     }
     transfer.advance(4 << 20);
     daemon_a.wait_for_paths(2);
-    daemon_a.signal("KILL");
-    assert!(!daemon_a.wait());
+    daemon_a.kill();
     assert_eq!(a.rp_filter("eth0"), "2");
     let mut daemon_a = A.start(&a, &directory);
     daemon_a.wait_for_capture(2);
@@ -253,10 +250,6 @@ fn what_a_killed_daemon_left_in_its_tables_goes_when_the_configuration_names_oth
     let (a, _b) = two_hosts("tables", 1, &[Family::V4, Family::V6]);
     let directory = Directory::new();
     let before = a.state();
-    let kill = |daemon: &mut Daemon| {
-        daemon.signal("KILL");
-        assert!(!daemon.wait());
-    };
     let lookups = |table: &str| {
         let shown = [a.ip(&["rule", "show"]), a.ip(&["-6", "rule", "show"])];
         shown.map(|rules| rules.contains(&format!("lookup {table}")))
@@ -264,13 +257,13 @@ fn what_a_killed_daemon_left_in_its_tables_goes_when_the_configuration_names_oth
     for policy in ["prefer", "require"] {
         let peer = format!("policy = '{policy}'");
         let first = HostConfiguration { peer: &peer, ..A };
-        kill(&mut first.start(&a, &directory));
+        first.start(&a, &directory).kill();
         assert_eq!(lookups("6182"), [true; 2], "{policy}");
         let second = HostConfiguration { more: "[host_mode]\ntable = 7000\n", ..first };
         let mut daemon = second.start(&a, &directory);
         assert_eq!((lookups("6182"), lookups("7000")), ([false; 2], [true; 2]), "{policy}");
         assert!(!a.ip(&["route", "show", "table", "all"]).contains("table 6182"));
-        kill(&mut daemon);
+        daemon.kill();
         let third = HostConfiguration { more: "[host_mode]\ntable = 7100\n", ..first };
         let file = third.write(&directory).display().to_string();
         let said = a.exec(env!("CARGO_BIN_EXE_mpipd"), &["--config", &file, "--clean-up"]);
@@ -308,8 +301,7 @@ fn an_interface_that_is_renamed_keeps_its_paths_and_gets_its_filter_back() {
     assert!(events.iter().all(|event| event.name != "address-removed"), "{events:?}");
     transfer.advance(4 << 20);
 
-    daemon_a.signal("KILL");
-    assert!(!daemon_a.wait());
+    daemon_a.kill();
     assert!(a.rename("wan0", "lan0") && a.rename("eth1", "eth0"));
     assert_eq!(["lan0", "eth0"].map(|name| a.rp_filter(name)), ["2", "2"]);
     let mut daemon_a = A.start(&a, &directory);

@@ -71,8 +71,7 @@ fn a_killed_one_leaves_only_what_refuses_and_the_next_one_starts() {
     let (a, _b) = two_hosts("kill", 1, &[Family::V4]);
     let directory = Directory::new();
     let mut daemon = Daemon::start(&a, &directory, &CONFIGURATION);
-    daemon.signal("KILL");
-    assert!(!daemon.wait());
+    daemon.kill();
     let left = leftovers(&a);
     assert_eq!(left.lines().count(), left.matches("mpip-refuse0").count(), "{left}");
     assert!(daemon.socket.exists(), "nobody could remove the socket's file");

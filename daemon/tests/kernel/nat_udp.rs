@@ -231,14 +231,12 @@ fn rules_of_a_killed_daemon_harm_nothing_and_go() {
     let rules = |site: &Site| site.client.ip(&["rule"]).matches("sport").count();
     let [mut here, _there] = connect(&site, &host, &directory);
     drop(on_the_paths(&site.client, &server));
-    here.signal("KILL");
-    assert!(!here.wait());
+    here.kill();
     assert!(NATS.contains(&seen(&socket(&site.client, &server, 0))));
     let mut here = start_client(&site, &directory);
     drop(on_the_paths(&site.client, &server));
     assert_eq!(rules(&site), 1);
-    here.signal("KILL");
-    assert!(!here.wait());
+    here.kill();
     // `mpip down` with the configuration file.
     let file = directory.join("1.toml");
     let mpipd = env!("CARGO_BIN_EXE_mpipd");

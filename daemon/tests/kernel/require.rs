@@ -305,8 +305,7 @@ fn what_is_left_is_named_and_removed_by_hand() {
         let (code, words) = mpipd(&a, "--clean-up", &file);
         assert!(code == Some(1) && words.contains("already running"), "{words}");
         assert_closed(&a, "it goes on");
-        daemon.signal("KILL");
-        assert!(!daemon.wait());
+        daemon.kill();
 
         let (code, words) = mpipd(&a, "--doctor", &file);
         let line = words.lines().find(|line| line.contains("are refused")).expect("named");
@@ -360,8 +359,7 @@ fn daemons_leave_what_others_refuse_alone() {
     let before = a.state();
     let mut daemons = [&first, &second, &third].map(|one| one.start(&a, &directory));
     for daemon in &mut daemons {
-        daemon.signal("KILL");
-        assert!(!daemon.wait());
+        daemon.kill();
     }
     assert_closed(&a, "all are dead");
     let links = a.ip(&["link", "show", "type", "tun"]);
@@ -495,8 +493,7 @@ fn a_tunnel_for_everything_harms_neither_its_paths_nor_the_hosts_networks() {
     let mut daemon_a = one.start(&a, &directory);
     daemon_a.wait_for_paths(1);
     assert_eq!(answering(&a, &own), own, "own networks");
-    daemon_a.signal("KILL");
-    assert!(!daemon_a.wait());
+    daemon_a.kill();
     assert_eq!(answering(&a, &own), own, "own networks");
     assert!(!beyond.iter().any(|address| a.ping_once(address)), "what the host sends itself");
     assert!(!inside.ping_once("198.19.9.2"), "what it forwards");

@@ -364,8 +364,7 @@ fn a_daemon_that_was_killed_gets_another_connection() {
         let mut a = world.daemon(1, V4, "", "encapsulation = 'tcp'");
         wait_for_kinds(&a, &["tcp"]);
         assert!(world.a.ping("10.77.0.2", 3), "{}{}", a.log(), b.log());
-        a.signal("KILL");
-        a.wait();
+        a.kill();
     }
 }
 

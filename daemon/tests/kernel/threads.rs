@@ -57,8 +57,7 @@ fn with_any_number_of_threads_everything_arrives() {
         carries_everything(&a, &b);
 
         // New keys.
-        daemon_b.signal("KILL");
-        assert!(!daemon_b.wait());
+        daemon_b.kill();
         let daemon_b = Daemon::start_with(&b, &directory, &B, &node);
         wait_for("it answers after a restart", || a.ping_once("10.77.0.2"));
         carries_everything(&a, &b);

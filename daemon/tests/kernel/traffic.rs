@@ -105,13 +105,11 @@ fn either_side_may_start_anew() {
     assert!(world.a.ping("10.77.0.2", 3));
     let directory = Directory::new();
     let two = Configuration { number: 2, keys: (2, 1), endpoints: &[], peer: "" };
-    world.daemon_b.signal("KILL");
-    assert!(!world.daemon_b.wait());
+    world.daemon_b.kill();
     world.daemon_b = Daemon::start(&world.b, &directory, &two);
     wait_for("answers after a restart of b", || world.a.ping_once("10.77.0.2"));
     let one = Configuration { number: 1, keys: (1, 2), endpoints: V4, peer: "" };
-    world.daemon_a.signal("KILL");
-    assert!(!world.daemon_a.wait());
+    world.daemon_a.kill();
     world.daemon_a = Daemon::start(&world.a, &directory, &one);
     wait_for("answers after a restart of a", || world.a.ping_once("10.77.0.2"));
 }

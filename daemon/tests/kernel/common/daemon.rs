@@ -199,6 +199,12 @@ impl Daemon {
         run("kill", &["-s", name, &self.child.id().to_string()]);
     }
 
+    /// Kills it, and waits for the end.
+    pub(crate) fn kill(&mut self) {
+        self.signal("KILL");
+        assert!(!self.wait(), "it was killed");
+    }
+
     /// Waits for the end; whether it was a success.
     pub(crate) fn wait(&mut self) -> bool {
         let mut status = None;
