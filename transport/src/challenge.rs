@@ -46,6 +46,11 @@ pub struct Challenge {
     pub ours: bool,
     /// What is known about the address.
     pub standing: Standing,
+    /// Attempts that traffic paid for. The pauses do not grow with them: when the traffic ends, the
+    /// address has been asked for as short a time as without it.
+    paid: u32,
+    /// Whether the next attempt is such a one.
+    hastened: bool,
     /// Retransmissions because of changed routes.
     repeats: u8,
     /// When it was sent last.
@@ -62,6 +67,8 @@ impl Challenge {
             attempts: 0,
             ours: false,
             standing: Standing::Known,
+            paid: 0,
+            hastened: false,
             repeats: 0,
             sent: now,
         }
@@ -72,6 +79,11 @@ impl Challenge {
         Self { ours: true, standing, ..Self::new(data, to, now) }
     }
 
+    /// Counts on from `former`, which this challenge replaces.
+    pub fn counting_from(self, former: &Self) -> Self {
+        Self { attempts: former.attempts, paid: former.paid, ..self }
+    }
+
     pub(crate) fn is_trusted(&self) -> bool {
         self.standing == Standing::Trusted
     }
@@ -80,7 +92,9 @@ impl Challenge {
     pub fn on_sent(&mut self, now: Instant, resting: bool) {
         let (first, longest) = CHALLENGE_RETRY;
         let longest = if resting { REST_RETRY } else { longest };
-        self.next = now + (first * 2_u32.saturating_pow(self.attempts.min(11))).min(longest);
+        self.paid += u32::from(core::mem::take(&mut self.hastened));
+        let doublings = self.attempts.saturating_sub(self.paid).min(11);
+        self.next = now + (first * 2_u32.saturating_pow(doublings)).min(longest);
         self.attempts += 1;
         self.sent = now;
     }
@@ -89,6 +103,7 @@ impl Challenge {
     /// [hurry](Self::hurry).
     pub fn wait(&mut self, now: Instant) {
         self.next = now + CHALLENGE_RETRY.1;
+        self.hastened = false;
     }
 
     /// Something has arrived from the address: the path works, at least in that direction, so the
@@ -109,6 +124,7 @@ impl Challenge {
     /// Traffic would use another path: is sent again now.
     pub fn hasten(&mut self, now: Instant) {
         self.next = now;
+        self.hastened = true;
     }
 
     /// The association is no longer at rest.
@@ -125,5 +141,56 @@ impl Challenge {
             self.repeats += 1;
             self.attempts -= 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::SocketAddr;
+
+    use mpip_types::LocalId;
+
+    use super::*;
+
+    fn challenge() -> Challenge {
+        let remote = SocketAddr::from(([198, 18, 0, 2], 6182));
+        let to = PathAddress { local: LocalId(0), remote };
+        Challenge::ours([1; 8], to, Standing::Known, Instant::ZERO)
+    }
+
+    /// Sends it whenever it is due until `end`, also sooner if `busy`. Returns the times in ms.
+    fn sent(challenge: &mut Challenge, busy: bool, end: Duration) -> Vec<u128> {
+        let mut times = Vec::new();
+        let mut now = challenge.sent;
+        while now < Instant::ZERO + end {
+            if busy && challenge.waits_since(now).is_some() {
+                challenge.hasten(now);
+            }
+            if now >= challenge.next {
+                challenge.on_sent(now, false);
+                times.push(now.since(Instant::ZERO).as_millis());
+            }
+            now += Duration::from_millis(100);
+        }
+        times
+    }
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        let mut challenge = challenge();
+        let times = sent(&mut challenge, false, Duration::from_secs(80));
+        assert_eq!(times, [0, 300, 900, 2_100, 4_500, 9_300, 18_900, 38_100, 58_100, 78_100]);
+    }
+
+    #[test]
+    fn attempts_that_traffic_paid_for_make_later_pauses_no_longer() {
+        let mut challenge = challenge();
+        let busy = sent(&mut challenge, true, Duration::from_secs(30));
+        assert!(busy.windows(2).all(|pair| pair[1] - pair[0] <= 1_000), "{busy:?}");
+        let last = *busy.last().expect("sent");
+        let idle = sent(&mut challenge, false, Duration::from_secs(50));
+        let pauses: Vec<_> =
+            [&[last], &idle[..]].concat().windows(2).map(|p| p[1] - p[0]).collect();
+        assert_eq!(pauses[..4], [1_200, 2_400, 4_800, 9_600]);
     }
 }

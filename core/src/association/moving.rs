@@ -80,13 +80,17 @@ impl Association {
             if !due {
                 continue;
             }
-            let attempts =
-                path.validation.challenge.as_ref().map_or(0, |challenge| challenge.attempts);
+            let former = path.validation.challenge.as_ref();
+            let attempts = former.map_or(0, |challenge| challenge.attempts);
             let pair = (position + count * attempts as usize) % pairs.len();
             let (to, standing) = (pairs[pair], standing[pair]);
-            if path.validation.challenge.as_ref().is_none_or(|challenge| challenge.to != to) {
+            if former.is_none_or(|challenge| challenge.to != to) {
                 let challenge = Challenge::ours(cx.shared.rng.bytes(), to, standing, now);
-                path.validation.challenge.insert(challenge).attempts = attempts;
+                let challenge = match former {
+                    Some(former) => challenge.counting_from(former),
+                    None => challenge,
+                };
+                path.validation.challenge = Some(challenge);
                 path.validation.credit = 0;
             }
         }
@@ -218,7 +222,8 @@ impl Association {
         let path = &mut self.paths[index];
         if has_no_local_address(path, &cx.shared.locals) {
             // Keeps the count of attempted pairs; this pair was the last of them.
-            challenge.attempts = answered.attempts.saturating_sub(1);
+            challenge = challenge.counting_from(answered);
+            challenge.attempts = challenge.attempts.saturating_sub(1);
         }
         path.validation.challenge = Some(challenge);
     }
