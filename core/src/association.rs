@@ -22,6 +22,7 @@ mod kept;
 mod loss;
 mod moving;
 mod outgoing;
+mod overtaking;
 mod paths;
 mod reload;
 mod rest;

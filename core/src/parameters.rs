@@ -42,6 +42,8 @@ mechanisms! {
         copies: CopyParameters,
         /// Retransmission by mpip.
         repair: RepairParameters,
+        /// Copies by a path that has nothing to send.
+        overtaking: OvertakingParameters,
         /// When a single session falls back to plain IP.
         fall_back: FallBackParameters,
         /// Resequencing timeout advertised to the peer.
@@ -367,6 +369,18 @@ parameters! {
         drops_waiting: bool = true, "", 0.0..=1.0, "measured";
         /// Idle gaps shorter than this do not end a busy period.
         pause: Duration = ms(20), "ms", 0.0..=10_000.0, "measured";
+    }
+}
+
+parameters! {
+    /// Copies by an idle path of what other paths would deliver later.
+    pub struct OvertakingParameters {
+        /// Sends them when nothing waits.
+        enabled: bool = true, "", 0.0..=1.0, "random links";
+        /// Bytes in flight up to which a path is idle.
+        idle: u32 = 3_000, "bytes", 0.0..=1e9, "two packets: acknowledgements of the other direction";
+        /// Time that a copy has to save, as a share of the idle path's RTT.
+        saves: f64 = 0.5, "times", 0.0..=100.0, "random links";
     }
 }
 

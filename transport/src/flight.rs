@@ -121,6 +121,8 @@ pub struct Flight<C> {
     /// has been in flight since then.
     delivered_told: Option<u32>,
     first_sent_at: Instant,
+    /// `delivered` when nothing was in flight last.
+    delivered_before: u64,
     app_limited_until: u64,
     history: DeliveryHistory,
     ecn: EcnValidation,
@@ -154,6 +156,7 @@ impl<C: Content> Flight<C> {
             delivered: 0,
             delivered_told: None,
             first_sent_at: now,
+            delivered_before: 0,
             app_limited_until: 0,
             history: DeliveryHistory::default(),
             ecn: EcnValidation::default(),
@@ -179,6 +182,11 @@ impl<C: Content> Flight<C> {
     /// Bytes that have arrived.
     pub fn delivered(&self) -> u64 {
         self.delivered
+    }
+
+    /// Bytes that have arrived since nothing was in flight.
+    pub fn delivered_since_idle(&self) -> u64 {
+        self.delivered - self.delivered_before
     }
 
     /// Bytes in flight.
@@ -214,6 +222,7 @@ impl<C: Content> Flight<C> {
     ) {
         if asks && self.in_flight.is_empty() {
             self.first_sent_at = now;
+            self.delivered_before = self.delivered;
             self.delivered_told = None;
         }
         let fate = if asks { Fate::InFlight } else { Fate::Untracked };
@@ -555,6 +564,25 @@ impl<C: Content> Flight<C> {
     pub fn newest(&self) -> Option<&C> {
         let sent = self.sent.iter().rev().find(|sent| sent.is_awaited())?;
         sent.content.as_ref()
+    }
+
+    /// Takes the contents of packets in flight, from the newest on, to send them on another path as
+    /// well, as long as `may` permits it, which gets one and the bytes that left after it. These
+    /// packets stay in flight. Those before one without content, as after the last call, are left.
+    pub fn take_newest(&mut self, mut may: impl FnMut(&C, u64) -> bool, losses: &mut Losses<C>) {
+        let from = self.first_in_flight();
+        let mut behind = 0;
+        for sent in self.sent.range_mut(from..).rev().filter(|sent| sent.is_awaited()) {
+            losses.steps += 1;
+            let Some(content) = &sent.content else { break };
+            if content.is_packet() {
+                if !may(content, behind) {
+                    break;
+                }
+                losses.lost.extend(sent.content.take());
+            }
+            behind += u64::from(sent.size);
+        }
     }
 
     /// Repairs from now on what is late by `deviations` mean deviations of the RTT, or nothing.

@@ -162,7 +162,7 @@ impl Association {
         self.follow_rules(cx);
         self.sending.begin_round();
         let mut full = None;
-        while let Some(next) = self.next_packet(now) {
+        while let Some(next) = self.next_packet(now).or_else(|| self.overtaking_packet(now, cx)) {
             let group = (next.allowed, next.treatment.scheduler);
             if full == Some(group) && self.sending.pass_over(&next) {
                 continue;
@@ -283,6 +283,11 @@ impl Association {
 
     fn next_packet(&mut self, now: Instant) -> Option<NextPacket> {
         self.sending.next_packet(now, &self.paths, self.acks_pass, &mut self.outbox)
+    }
+
+    /// The first of the packets that an idle path is to send again, if nothing waits.
+    fn overtaking_packet(&mut self, now: Instant, cx: &mut Context<'_>) -> Option<NextPacket> {
+        if self.overtake(now, &mut cx.shared.draws) { self.next_packet(now) } else { None }
     }
 
     /// Sends copies of `next`, which has left on path `first`, on others that have room now.
@@ -430,7 +435,7 @@ impl Association {
         }
         // Without congestion control, losses are the only signal that slows the inner TCP down.
         let none = self.config.congestion_control == CongestionControlKind::None;
-        let repairs = loss == LossCause::PathFailed || !none;
+        let repairs = loss != LossCause::Congestion || !none;
         let mut lost = core::mem::take(&mut self.losses.lost);
         let any = lost.iter().any(mpip_transport::Content::is_packet);
         for content in lost.drain(..) {
@@ -443,7 +448,7 @@ impl Association {
             }
         }
         self.losses.lost = lost;
-        if loss == LossCause::PathFailed && any {
+        if loss != LossCause::Congestion && any {
             self.sending.sort_repairs();
         }
     }

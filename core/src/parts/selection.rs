@@ -553,6 +553,12 @@ impl Selection {
         fastest.map(|(_, place)| *place)
     }
 
+    /// The gathered path `index` as schedulers see it.
+    pub(crate) fn candidate(&self, index: PathIndex) -> Option<&Candidate> {
+        let place = self.places.iter().position(|place| *place == index)?;
+        self.candidates.get(place)
+    }
+
     /// Whether path `index` is one of those gathered.
     pub(crate) fn has_gathered(&self, index: PathIndex) -> bool {
         self.places.contains(&index)

@@ -46,6 +46,8 @@ pub(crate) enum LossCause {
     Congestion,
     /// Everything in flight on a path that failed or was abandoned.
     PathFailed,
+    /// They are not lost: an idle path delivers them sooner.
+    Overtaken,
 }
 
 /// The next packet to send.

@@ -99,6 +99,11 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
         "a far path that searches begins later",
         &["earliest.search_patience=1"],
     ),
+    heuristic(
+        "overtaking",
+        "an idle path copies what others would deliver later",
+        &["overtaking.enabled=0"],
+    ),
     heuristic("capacity", "the scheduler knows what an idle path carries", &["capacity.enabled=0"]),
     heuristic("guard", "paths that do harm are left out", &["guard.enabled=0"]),
     heuristic(

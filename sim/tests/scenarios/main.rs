@@ -14,6 +14,7 @@ mod inner_bbr;
 mod interactive;
 mod jitter;
 mod loss_switched;
+mod overtaking;
 mod path_mtu;
 mod qlog;
 mod quic;

@@ -344,6 +344,50 @@ fn control_datagrams_can_be_declared_lost_alone() {
     assert_eq!(path.flight.newest(), Some(&Note::Packet(2)));
 }
 
+#[test]
+fn the_newest_packets_are_taken_once_and_stay_in_flight() {
+    let mut path = SendingPath::new();
+    for note in [Note::Packet(0), Note::Packet(1), Note::Other(2), Note::Packet(3)] {
+        path.flight.on_sent(ms(0), SIZE, true, false, Some(note));
+    }
+    let size = u64::from(SIZE);
+    let mut behind = Vec::new();
+    let may = |_: &Note, bytes| {
+        behind.push(bytes);
+        bytes < 3 * size
+    };
+    path.flight.take_newest(may, &mut path.losses);
+    assert_eq!(behind, [0, 2 * size, 3 * size]);
+    assert_eq!(path.losses.lost, [Note::Packet(3), Note::Packet(1)]);
+    assert_eq!(path.flight.in_flight(), 4 * size);
+
+    path.losses.clear();
+    path.flight.take_newest(|_, _| true, &mut path.losses);
+    assert_eq!(path.losses.lost, []);
+    path.flight.on_sent(ms(0), SIZE, true, false, Some(Note::Packet(4)));
+    path.flight.take_newest(|_, _| true, &mut path.losses);
+    assert_eq!(path.losses.lost, [Note::Packet(4)]);
+
+    // They count as lost later, with nothing left to send again.
+    path.losses.clear();
+    path.flight.abandon(&mut path.losses);
+    assert_eq!(path.losses.lost, [Note::Packet(0), Note::Other(2)]);
+    assert_eq!(path.losses.summary.packets, 5);
+}
+
+#[test]
+fn what_has_arrived_counts_from_when_nothing_was_in_flight() {
+    let mut path = SendingPath::new();
+    path.send(0, 3, 0);
+    path.feedback(10, &[(0, 1)]).expect("sent");
+    path.send(20, 1, 0);
+    assert_eq!(path.flight.delivered_since_idle(), 2 * u64::from(SIZE));
+    path.feedback(30, &[(0, 3)]).expect("sent");
+    assert_eq!(path.flight.delivered_since_idle(), 4 * u64::from(SIZE));
+    path.send(40, 1, 0);
+    assert_eq!(path.flight.delivered_since_idle(), 0);
+}
+
 /// A path that takes 50 ms, and for one packet in 13 up to 80 ms, so that the reordering window is
 /// wide. One packet leaves each ms.
 struct JitteryPath {

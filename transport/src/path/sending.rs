@@ -111,6 +111,18 @@ impl<C: Content> Path<C> {
         Some(capacity.max(self.cc.bandwidth().unwrap_or(0)).max(1))
     }
 
+    /// What the path carries as far as is known, bytes/s: the capacity that its idle times have
+    /// shown, or its estimated bandwidth if that is more. Without the first, while it searches, it
+    /// is the bandwidth only after two packets of a transfer: before, that is what heartbeats took.
+    pub fn known_rate(&self) -> u64 {
+        let few = 2 * self.max_datagram() as u64;
+        match self.capacity.rate(self.delay.jitter()) {
+            Some(capacity) => capacity.max(self.cc.bandwidth().unwrap_or(0)).max(1),
+            None if self.searches() && self.flight.delivered_since_idle() < few => self.rate(),
+            None => self.delivers(),
+        }
+    }
+
     /// When what was sent has left the queue of the path, by the [expected
     /// rate](Self::expected_rate). Where there is none, pacing sees to that, and it is not after
     /// now.
