@@ -36,6 +36,7 @@ impl Association {
         let mut arrives = idle.delay - idle.queuing + idle.jitter + copy_takes;
         let rtt = self.paths[by].flight.rtt().smoothed().as_micros() as f64;
         let saves = (rtt * self.parameters.overtaking.saves) as i64;
+        let longest = self.parameters.repair.longest;
         for index in self.paths.indices().filter(|index| *index != by) {
             let path = &mut self.paths[index];
             let Some(delay) = path.delay.average().filter(|_| path.works()) else { continue };
@@ -46,7 +47,10 @@ impl Association {
             let is_overtaken = |content: &Content, behind: u64| {
                 let Content::Packet(packet) = content else { return false };
                 let expected = delay + (queued - takes(behind, rate)).max(0);
-                let overtaken = packet.paths == PathLimit::Any && expected - arrives > saves;
+                // What is older is not sent again, and the receiver would be told not to wait.
+                let young = now.since(packet.first_sent) < longest;
+                let any = packet.paths == PathLimit::Any;
+                let overtaken = young && any && expected - arrives > saves;
                 arrives += if overtaken { copy_takes } else { 0 };
                 overtaken
             };

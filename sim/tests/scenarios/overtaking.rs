@@ -3,45 +3,70 @@
 use core::time::Duration;
 
 use crate::common::{assert_sound, both, client_and_gateway, link, observed};
-use mpip_link::LinkConfig;
-use mpip_sim::clock::{MILLI, Nanos, SECOND};
+use mpip_core::Parameters;
+use mpip_sim::clock::{Nanos, SECOND};
 use mpip_sim::spec::{FlowSpec, Traffic};
+use mpip_sim::world::World;
 
 /// When the transfers begin: the paths know their delays.
 const START: Nanos = 4 * SECOND;
 
-/// Mean time of 200 kB from idle over a path of 1 Mbit/s and 1 ms and one of 100 Mbit/s and 3 ms,
-/// and the bytes of both, IP headers included; of three worlds.
-fn transfer(overtaking: bool) -> (Duration, u64) {
-    let slow = LinkConfig { rate: Some(1_000_000), ..link(1, 1, 40) };
+/// What became of transfers of 200 kB.
+struct Transfers {
+    /// Mean time.
+    took: Duration,
+    /// Mean bytes on both paths, IP headers included.
+    bytes: u64,
+    /// Segments that the inner TCP declared lost.
+    lost: u64,
+}
+
+/// Three transfers from idle over a path of 1 Mbit/s and 1 ms and one of 100 Mbit/s and 3 ms, with
+/// these parameters.
+fn transfers(parameters: Parameters) -> Transfers {
     let run = |seed| {
-        let mut spec = client_and_gateway(seed, &[both(slow.clone()), both(link(100, 3, 400))])
-            .with_engines(|engine| engine.parameters.overtaking.enabled = overtaking)
+        let mut spec = client_and_gateway(seed, &[both(link(1, 1, 40)), both(link(100, 3, 400))])
+            .with_engines(|engine| engine.parameters = parameters)
             .lasting(START + 10 * SECOND);
         let traffic = Traffic::Tcp { bytes: Some(200_000), window: 4_000_000 };
         let stop = spec.duration;
         spec.add_flow(FlowSpec { from: 0, to: 1, start: START, stop, v6: false, traffic });
         let mut world = observed(spec);
         world.run_until(START);
-        let sent = |world: &mpip_sim::world::World| {
-            [0, 1].map(|path| world.interface_bytes(0, path)).iter().sum::<u64>()
+        let sent = |world: &World| -> u64 {
+            [0, 1].map(|path| world.interface_bytes(0, path)).iter().sum()
         };
         let before = sent(&world);
         world.run_until(START + 2 * SECOND);
         assert_sound(&world);
         assert_eq!(world.flow_bytes(0), 200_000);
-        (world.last_delivery(0).expect("delivered") - START, sent(&world) - before)
+        let took = world.last_delivery(0).expect("delivered") - START;
+        (took, sent(&world) - before, world.tcp_sender(0).expect("TCP").lost)
     };
     let runs = [1, 2, 3].map(run);
-    let took = runs.iter().map(|run| run.0).sum::<Nanos>() / 3;
-    (Duration::from_nanos(took), runs.iter().map(|run| run.1).sum::<u64>() / 3)
+    Transfers {
+        took: Duration::from_nanos(runs.iter().map(|run| run.0).sum::<Nanos>() / 3),
+        bytes: runs.iter().map(|run| run.1).sum::<u64>() / 3,
+        lost: runs.iter().map(|run| run.2).sum(),
+    }
 }
 
 #[test]
 fn an_idle_path_delivers_what_a_slow_one_holds() {
-    let (with, bytes) = transfer(true);
-    let (without, fewer) = transfer(false);
-    assert!(with + Duration::from_nanos(15 * MILLI) < without, "{with:?}, {without:?}");
+    let with = transfers(Parameters::default());
+    let mut parameters = Parameters::default();
+    parameters.overtaking.enabled = false;
+    let without = transfers(parameters);
+    let (took, longer) = (with.took, without.took);
+    assert!(took + Duration::from_millis(15) < longer, "{took:?}, {longer:?}");
     // Copies are few.
-    assert!(bytes < fewer + fewer / 5, "{bytes} and {fewer} bytes");
+    assert!(with.bytes < without.bytes * 6 / 5, "{} and {} bytes", with.bytes, without.bytes);
+}
+
+/// What is too old to be sent again is left where it is: the receiver waits for it.
+#[test]
+fn an_old_packet_is_not_given_up_by_overtaking() {
+    let mut parameters = Parameters::default();
+    parameters.repair.longest = Duration::from_millis(10);
+    assert_eq!(transfers(parameters).lost, 0);
 }
