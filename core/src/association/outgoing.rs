@@ -435,7 +435,7 @@ impl Association {
         }
         // Without congestion control, losses are the only signal that slows the inner TCP down.
         let none = self.config.congestion_control == CongestionControlKind::None;
-        let repairs = loss != LossCause::Congestion || !none;
+        let repairs = loss == LossCause::PathFailed || !none;
         let mut lost = core::mem::take(&mut self.losses.lost);
         let any = lost.iter().any(mpip_transport::Content::is_packet);
         for content in lost.drain(..) {

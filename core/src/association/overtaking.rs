@@ -6,6 +6,8 @@
 //! TCP does with its opportunistic retransmission. They stay in flight on the slow path, whose
 //! congestion control learns what it would have learned.
 
+use core::time::Duration;
+
 use mpip_transport::cc::CongestionControlKind;
 use mpip_types::Instant;
 use rand_chacha::ChaCha8Rng;
@@ -16,23 +18,18 @@ use crate::content::{Content, Path};
 use crate::parts::path_set::PathIndex;
 use crate::parts::sending::{Allowed, LossCause};
 use crate::rules::PathLimit;
-use crate::scheduler::Demand;
+use crate::scheduler::{Candidate, Demand};
 
 /// Length that a copied packet is expected to have, bytes.
 const FULL: usize = 1_400;
-
-/// Time that `bytes` take at `rate`, bytes/s, in µs.
-fn takes(bytes: u64, rate: u64) -> i64 {
-    bytes.saturating_mul(1_000_000).checked_div(rate).map_or(i64::MAX / 4, u64::cast_signed)
-}
 
 impl Association {
     /// Queues what an idle path delivers sooner than the paths on which it is in flight. Returns
     /// whether there is any.
     pub(super) fn overtake(&mut self, now: Instant, draws: &mut ChaCha8Rng) -> bool {
         let Some(by) = self.idle_path(now, draws) else { return false };
-        let Some(idle) = self.selection.candidate(by) else { return false };
-        let copy_takes = takes(FULL as u64, idle.rate);
+        let idle = Candidate::of(&self.paths[by], now, FULL);
+        let copy_takes = idle.takes(FULL);
         let mut arrives = idle.delay - idle.queuing + idle.jitter + copy_takes;
         let rtt = self.paths[by].flight.rtt().smoothed().as_micros() as f64;
         let saves = (rtt * self.parameters.overtaking.saves) as i64;
@@ -41,20 +38,17 @@ impl Association {
             let path = &mut self.paths[index];
             let Some(delay) = path.delay.average().filter(|_| path.works()) else { continue };
             let delay = delay - path.delay.queuing().as_micros() as i64;
-            let rate = path.known_rate();
-            let minimum = path.flight.rtt().minimum().as_micros() as i64;
-            let queued = takes(path.flight.in_flight(), rate) - minimum;
-            let is_overtaken = |content: &Content, behind: u64| {
+            let is_overtaken = |content: &Content, queued: Duration| {
                 let Content::Packet(packet) = content else { return false };
-                let expected = delay + (queued - takes(behind, rate)).max(0);
+                let expected = delay + queued.as_micros() as i64;
                 // What is older is not sent again, and the receiver would be told not to wait.
                 let young = now.since(packet.first_sent) < longest;
-                let any = packet.paths == PathLimit::Any;
-                let overtaken = young && any && expected - arrives > saves;
+                let overtaken =
+                    young && packet.paths == PathLimit::Any && expected - arrives > saves;
                 arrives += if overtaken { copy_takes } else { 0 };
                 overtaken
             };
-            path.flight.take_newest(is_overtaken, &mut self.losses);
+            path.take_newest(is_overtaken, &mut self.losses);
         }
         let any = !self.losses.lost.is_empty();
         if any {

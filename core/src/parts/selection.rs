@@ -540,9 +540,8 @@ impl Selection {
     /// 3.6.2).
     pub(crate) fn fastest(&self, now: Instant, paths: &PathSet, len: usize) -> Option<PathIndex> {
         let expected = |(path, place): &(&Candidate, &PathIndex)| {
-            let takes = (len as u64 * 1_000_000 / path.rate.max(1)) as i64;
             let backlog = paths[**place].backlog(now).as_micros() as i64;
-            (path.delay - path.queuing + backlog + path.jitter + takes, path.id)
+            (path.delay - path.queuing + backlog + path.jitter + path.takes(len), path.id)
         };
         let may = |(path, place): &(&Candidate, &PathIndex)| {
             path.ready_at != Instant::FAR_FUTURE
@@ -551,12 +550,6 @@ impl Selection {
         let gathered = self.candidates.iter().zip(&self.places);
         let fastest = gathered.filter(may).min_by_key(expected);
         fastest.map(|(_, place)| *place)
-    }
-
-    /// The gathered path `index` as schedulers see it.
-    pub(crate) fn candidate(&self, index: PathIndex) -> Option<&Candidate> {
-        let place = self.places.iter().position(|place| *place == index)?;
-        self.candidates.get(place)
     }
 
     /// Whether path `index` is one of those gathered.

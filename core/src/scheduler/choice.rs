@@ -57,6 +57,11 @@ impl Candidate {
         }
     }
 
+    /// Time that `len` bytes take at the path's rate, µs.
+    pub(crate) fn takes(&self, len: usize) -> i64 {
+        (len as u64 * 1_000_000 / self.rate.max(1)) as i64
+    }
+
     pub(crate) fn is_ready(&self, now: Instant) -> bool {
         self.ready_at <= now
     }

@@ -38,11 +38,10 @@ impl Scheduler for Earliest {
     ) -> Option<usize> {
         let arrival = |path: &Candidate| {
             let waits = path.ready_at.max(path.clears_at).since(now).as_micros() as i64;
-            let takes = (demand.len as u64 * 1_000_000 / path.rate.max(1)) as i64;
             let counts = demand.ordered && self.parameters.counts_repair;
             let repair = if counts { path.repair } else { 0 };
             let jitter = (path.jitter as f64 * self.parameters.jitter_weight) as i64;
-            waits + takes + path.delay + jitter + repair
+            waits + path.takes(demand.len) + path.delay + jitter + repair
         };
         let order = |index: &usize| (arrival(&paths[*index]), paths[*index].id);
         let first = (0..paths.len()).min_by_key(order)?;

@@ -33,9 +33,8 @@ fn transfers(parameters: Parameters) -> Transfers {
         spec.add_flow(FlowSpec { from: 0, to: 1, start: START, stop, v6: false, traffic });
         let mut world = observed(spec);
         world.run_until(START);
-        let sent = |world: &World| -> u64 {
-            [0, 1].map(|path| world.interface_bytes(0, path)).iter().sum()
-        };
+        let sent =
+            |world: &World| -> u64 { (0..2).map(|path| world.interface_bytes(0, path)).sum() };
         let before = sent(&world);
         world.run_until(START + 2 * SECOND);
         assert_sound(&world);

@@ -8,6 +8,7 @@ use mpip_wire::RateLimit;
 use super::Path;
 use crate::cc::INITIAL_WINDOW_PACKETS;
 use crate::content::Content;
+use crate::flight::Losses;
 use crate::pacer::time_for;
 
 /// Upper bound of a rate, bytes/s (9 Pbit/s), so that the sum of the rates of all paths fits 64
@@ -107,17 +108,23 @@ impl<C: Content> Path<C> {
         if !self.opens {
             return None;
         }
+        self.shown_rate()
+    }
+
+    /// The capacity that the path's idle times have shown, bytes/s, or its estimated bandwidth if
+    /// that is more; `None` if they have shown nothing.
+    fn shown_rate(&self) -> Option<u64> {
         let capacity = self.capacity.rate(self.delay.jitter())?;
         Some(capacity.max(self.cc.bandwidth().unwrap_or(0)).max(1))
     }
 
-    /// What the path carries as far as is known, bytes/s: the capacity that its idle times have
-    /// shown, or its estimated bandwidth if that is more. Without the first, while it searches, it
-    /// is the bandwidth only after two packets of a transfer: before, that is what heartbeats took.
-    pub fn known_rate(&self) -> u64 {
+    /// What the path carries as far as is known, bytes/s: what its idle times have shown, or what
+    /// it delivers. While it searches, the latter is known only after two packets of a transfer:
+    /// before, it is what heartbeats took, and the sending rate stands for it.
+    fn known_rate(&self) -> u64 {
         let few = 2 * self.max_datagram() as u64;
-        match self.capacity.rate(self.delay.jitter()) {
-            Some(capacity) => capacity.max(self.cc.bandwidth().unwrap_or(0)).max(1),
+        match self.shown_rate() {
+            Some(rate) => rate,
             None if self.searches() && self.flight.delivered_since_idle() < few => self.rate(),
             None => self.delivers(),
         }
@@ -156,6 +163,21 @@ impl<C: Content> Path<C> {
         let takes = time_for(self.flight.in_flight(), self.delivers());
         let queued = takes.saturating_sub(self.flight.rtt().minimum());
         self.drain.empty_at().since(now).min(queued)
+    }
+
+    /// Takes the contents of packets in flight, from the newest on, to send them on another path as
+    /// well, as long as `may` permits it, which gets one and the time until it has left the queue of
+    /// the path. See [`Flight::take_newest`](crate::Flight::take_newest).
+    pub fn take_newest(
+        &mut self,
+        mut may: impl FnMut(&C, Duration) -> bool,
+        losses: &mut Losses<C>,
+    ) {
+        let (in_flight, rate) = (self.flight.in_flight(), self.known_rate());
+        let minimum = self.flight.rtt().minimum();
+        let queued =
+            |behind| time_for(in_flight.saturating_sub(behind), rate).saturating_sub(minimum);
+        self.flight.take_newest(|content, behind| may(content, queued(behind)), losses);
     }
 
     /// Mean time that a packet waits in resequencing for retransmissions of earlier packets, µs:
