@@ -166,8 +166,8 @@ impl<C: Content> Path<C> {
     }
 
     /// Takes the contents of packets in flight, from the newest on, to send them on another path as
-    /// well, as long as `may` permits it, which gets one and the time until it has left the queue of
-    /// the path. See [`Flight::take_newest`](crate::Flight::take_newest).
+    /// well, as long as `may` permits it, which gets one and the time until it has left the path's
+    /// queue. See [`Flight::take_newest`](crate::Flight::take_newest).
     pub fn take_newest(
         &mut self,
         mut may: impl FnMut(&C, Duration) -> bool,
