@@ -7,14 +7,14 @@
 //! ```text
 //!               the first probe is lost
 //!   ┌──────────┐ ──────────────────────► ┌───────────┐ ◄──────────────────────────┐
-//!   │ untested │                         │ searching │   it does not: a black hole │
+//!   │ untested │                         │ searching │     the probes are lost     │
 //!   └──────────┘                         └───────────┘                             │
 //!        │ it arrived                         │  ▲ after 600 s, or the       ┌────────────┐
 //!        │                  nothing is left   ▼  │ interface carries more    │ confirming │
 //!        └────────────────────────────────► ┌──────────┐ ──────────────────► └────────────┘
 //!                                           │ complete │  only large ones are lost   │
 //!                                           └──────────┘ ◄───────────────────────────┘
-//!                                                              it arrives after all
+//!                                                   one arrives, or data of a lost size
 //! ```
 //!
 //! The base is the size of datagrams with path challenges, one of which has validated the path.
@@ -37,7 +37,8 @@ const MOST_PROBES: f64 = 16.0;
 /// Probability with which a size that fits may be taken for too big, because all its probes were
 /// lost by chance.
 const FALSE_VERDICT: f64 = 1e-4;
-/// Lost probes in a row after which a confirmed size is too big, after [`BLACK_HOLE_LOSSES`].
+/// Lost probes in a row after which a confirmed size is not used any more, and is searched for like
+/// any other, after [`BLACK_HOLE_LOSSES`].
 const MAX_CONFIRMATIONS: u8 = 3;
 /// Pause between these. A queue that overflows loses several packets within a few milliseconds, and
 /// in the pause data of that size can prove that it arrives.
@@ -182,20 +183,22 @@ impl Search {
 
     /// A datagram, probe or not, arrived in an outer packet of `size`.
     pub(crate) fn on_arrived(&mut self, now: Instant, size: u16) {
-        if size >= self.smallest_lost {
+        let refutes = size >= self.smallest_lost;
+        if refutes {
             self.suspicious_losses = 0;
             self.smallest_lost = u16::MAX;
         }
         if size > self.limit {
             return;
         }
-        let confirms = matches!(self.state, State::Confirming(_)) && size >= self.target;
+        let reached = size >= self.target;
+        let confirms = matches!(self.state, State::Confirming(_)) && (refutes || reached);
         if size > self.confirmed || confirms {
             self.confirmed = self.confirmed.max(size);
             if self.too_big.is_some_and(|too_big| too_big <= size) {
                 self.too_big = None;
             }
-            if !matches!(self.state, State::Complete(_)) && size >= self.target {
+            if !matches!(self.state, State::Complete(_)) && (confirms || reached) {
                 self.advance(now);
             }
         }
@@ -212,9 +215,9 @@ impl Search {
             State::Complete(_) => {}
             State::Confirming(_) if self.lost >= MAX_CONFIRMATIONS => {
                 self.confirmed = self.base.min(self.limit);
-                self.too_big = Some(size);
                 self.settled = false;
-                self.advance(now);
+                self.state = State::Searching;
+                self.begin(size);
             }
             State::Confirming(_) => self.state = State::Confirming(now + CONFIRMATION_PAUSE),
             State::Untested | State::Searching => {
@@ -230,7 +233,7 @@ impl Search {
     /// `count` datagrams above the base were lost, probes not counted; the smallest had `smallest`
     /// bytes.
     pub(crate) fn on_lost(&mut self, now: Instant, count: u32, smallest: u16) {
-        if count == 0 {
+        if count == 0 || matches!(self.state, State::Confirming(_)) {
             return;
         }
         self.suspicious_losses = self.suspicious_losses.saturating_add(count);

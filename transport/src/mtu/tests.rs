@@ -125,6 +125,37 @@ fn data_that_arrives_between_two_confirmations_ends_them() {
     assert_eq!(search.lasting(), Some(1_500));
 }
 
+/// Data is often a little shorter than the path MTU.
+#[test]
+fn shorter_data_that_was_lost_and_arrives_ends_confirmations_too() {
+    let mut search = Search::new(BASE, 1_500);
+    run(&mut search, 1_500, at(0));
+    search.on_lost(at(1), 3, 1_466);
+    assert_eq!(search.poll(at(1)), Some(1_500));
+    search.on_probe_sent();
+    search.on_probe_lost(at(2), 1_500, 0.5);
+    search.on_arrived(at(50), 1_465);
+    assert_eq!(search.next_timeout(), Some(at(102)), "that was not among the lost ones");
+    search.on_arrived(at(50), 1_466);
+    assert_eq!((search.poll(at(102)), search.next_timeout()), (None, None));
+    assert_eq!(search.lasting(), Some(1_500));
+}
+
+#[test]
+fn a_size_whose_confirmations_were_lost_by_chance_is_found_again() {
+    let mut search = Search::new(BASE, 1_500);
+    run(&mut search, 1_500, at(0));
+    search.on_lost(at(0), 3, 1_466);
+    for probed in [0, 100, 200] {
+        assert_eq!(search.poll(at(probed)), Some(1_500));
+        search.on_probe_sent();
+        search.on_probe_lost(at(probed), 1_500, 0.5);
+    }
+    assert_eq!(search.confirmed(), BASE);
+    assert_eq!(run(&mut search, 1_500, at(300)), [1_500]);
+    assert_eq!(search.lasting(), Some(1_500));
+}
+
 #[test]
 fn the_interface_may_carry_more_or_less_later() {
     let mut search = Search::new(BASE, 1_500);

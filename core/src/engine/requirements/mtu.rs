@@ -112,6 +112,24 @@ fn a_new_mtu_black_hole_is_found_and_no_packet_is_missing() {
     assert_eq!(sizes, [1_300, 1_300, 1_300, 1_500]);
 }
 
+/// Loses about a third of all long datagrams. Their last byte, of an authentication tag, is random.
+fn lossy(_host: usize, _to: PathAddress, bytes: &[u8]) -> bool {
+    bytes.len() < 1_000 || bytes.last().is_none_or(|last| *last >= 85)
+}
+
+#[test]
+fn paths_that_lose_a_third_of_data_shorter_than_their_mtu_keep_it() {
+    let mut pair = in_turn();
+    pair.run_for(SECOND);
+    assert_eq!(paths(&pair, 0), [(1_500, PathState::Active); 4]);
+    pair.pass = lossy;
+    for sent in 0..6_000 {
+        pair.send(0, &tcp(0, sent, 1_300), Offload::default());
+        pair.run_for(SECOND / 200);
+        assert!(paths(&pair, 0).iter().all(|(mtu, _)| *mtu == 1_500), "after {sent} packets");
+    }
+}
+
 #[test]
 fn the_sender_of_a_packet_that_no_path_carries_is_notified() {
     let mut pair = in_turn();
