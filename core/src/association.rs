@@ -134,8 +134,6 @@ pub(crate) struct Association {
     /// A status frame in the current datagram changed which paths the peer wants as standby.
     standby_changed: bool,
     delay_reference: Option<u32>,
-    /// A path jitters or loses packets: pure acknowledgements are not resequenced.
-    acks_pass: bool,
     /// The delays of the paths differ so much that inner senders mistake the longer ones for
     /// queuing.
     thins: bool,
@@ -188,7 +186,6 @@ impl Association {
             outbox: Outbox::new(now),
             standby_changed: false,
             delay_reference: None,
-            acks_pass: false,
             thins: false,
             reach: Reach::default(),
             awaited: 0,

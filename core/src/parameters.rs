@@ -299,10 +299,6 @@ parameters! {
         /// First packets of a session that carry a playout time, whatever their length: they
         /// determine the inner TCP's minimum RTT.
         first: u32 = 32, "packets", 0.0..=1e6, "measured";
-        /// Pure acknowledgements are not resequenced while a path has jitter or loses packets.
-        acks_pass: bool = true, "", 0.0..=1.0, "measured";
-        /// Share of lost packets above which a path loses packets.
-        acks_pass_loss: f64 = 0.001, "share", 0.0..=1.0, "random links";
     }
 }
 

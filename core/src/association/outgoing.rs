@@ -282,7 +282,7 @@ impl Association {
     }
 
     fn next_packet(&mut self, now: Instant) -> Option<NextPacket> {
-        self.sending.next_packet(now, &self.paths, self.acks_pass, &mut self.outbox)
+        self.sending.next_packet(now, &self.paths, &mut self.outbox)
     }
 
     /// The first of the packets that an idle path is to send again, if nothing waits.

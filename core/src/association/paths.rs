@@ -404,10 +404,6 @@ impl Association {
         let candidates = candidates(self.selection.tiers.limit());
         let playout = &self.parameters.transport.playout;
         self.paths.iter_mut().for_each(|path| path.update_playout(playout));
-        let even_delay = &self.parameters.even_delay;
-        let loses = |path: &Path| path.loss() > even_delay.acks_pass_loss;
-        let waits = self.paths.iter().any(Path::is_uneven) || self.paths.active().any(loses);
-        self.acks_pass = waits && even_delay.acks_pass;
         self.tune_queue(&candidates);
         self.find_bottlenecks();
         self.update_guard(now, cx);

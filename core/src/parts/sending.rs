@@ -483,7 +483,6 @@ impl Sending {
         &mut self,
         now: Instant,
         paths: &PathSet,
-        acks_pass: bool,
         outbox: &mut Outbox,
     ) -> Option<NextPacket> {
         loop {
@@ -523,7 +522,9 @@ impl Sending {
                 slot: candidate.flow,
                 session: session.id,
                 sequence: session.next_sequence,
-                ordered: ordered && !(acks_pass && candidate.item.segments.is_pure_ack()),
+                // A later acknowledgement says more, and would wait for the repair of one that was
+                // lost.
+                ordered: ordered && !candidate.item.segments.is_pure_ack(),
                 // The receiver would wait for lost packets of those that it puts in order.
                 repair: ordered || session.ordered || session.repair,
                 mark: candidate.mark,

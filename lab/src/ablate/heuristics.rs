@@ -78,11 +78,6 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
     heuristic("playout", "delivery times on paths that jitter", &["playout.jitters_from=1000000"]),
     heuristic("first-packets", "... for a session's first packets too", &["even_delay.first=0"]),
     heuristic(
-        "acks-pass",
-        "acknowledgements do not wait for order under jitter and loss",
-        &["even_delay.acks_pass=0"],
-    ),
-    heuristic(
         "release",
         "datagrams that were held are delivered in bursts",
         &["release.burst=1000000"],

@@ -207,11 +207,6 @@ impl<C: Content> Path<C> {
         playout.update(flight.in_flight(), flight.reordering(), delay, parameters);
     }
 
-    /// Whether the path has so much jitter that full packets carry a playout time.
-    pub fn is_uneven(&self) -> bool {
-        self.state == PathState::Active && self.playout.target().is_some()
-    }
-
     /// Playout time of a packet that leaves now: the earliest delivery, µs of the peer's clock
     /// modulo 2^32. `reference` is that of the association's delay samples. The packet takes at
     /// least `delay`, µs as in the samples. `None` without it on a path without much jitter.

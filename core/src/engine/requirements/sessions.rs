@@ -180,6 +180,28 @@ fn unordered_packets_of_an_ordered_session_are_not_held_back() {
     assert_eq!(sequences(&pair.out[1].packets), [0, 3, 5, 1, 2, 4]);
 }
 
+/// What arrives within two milliseconds of two segments of `payload` bytes, the first of which is
+/// lost.
+fn arrives_after_a_lost_one(payload: usize) -> Vec<u32> {
+    let mut pair = running();
+    pair.send(0, &tcp(0, 0, payload), Offload::default());
+    pair.run_for(SECOND / 10);
+    pair.out[1].packets.clear();
+    pair.pass = |_, _, _| false;
+    pair.send(0, &tcp(0, 1, payload), Offload::default());
+    pair.run_for(WAY / 10);
+    pair.pass = |_, _, _| true;
+    pair.send(0, &tcp(0, 2, payload), Offload::default());
+    pair.run_for(WAY * 2);
+    sequences(&pair.out[1].packets)
+}
+
+#[test]
+fn an_acknowledgement_does_not_wait_for_one_before_it() {
+    assert_eq!(arrives_after_a_lost_one(0), [2]);
+    assert_eq!(arrives_after_a_lost_one(20), [] as [u32; 0], "data does");
+}
+
 /// [S-3]
 #[test]
 fn unordered_packets_are_delivered_in_order_of_arrival() {
