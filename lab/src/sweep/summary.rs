@@ -156,10 +156,14 @@ fn worst(results: &[Measured], senders: &[String]) -> String {
                 continue;
             }
             let _ = writeln!(text, "\nworst of {:?} with {sender}:", measure.name());
+            let bytes = match measure {
+                Measure::Short(index) => format!(" --bytes {}", SIZES[index]),
+                _ => String::new(),
+            };
             for (value, seed) in values.iter().take(WORST) {
                 let _ = writeln!(
                     text,
-                    "  {value:8.3}  mpip-lab sweep --seed {seed} --sender {} --explain",
+                    "  {value:8.3}  mpip-lab sweep --seed {seed} --sender {} --explain{bytes}",
                     simulated(sender)
                 );
             }
@@ -204,6 +208,8 @@ mod tests {
         assert!(!table.contains("bbr") && !table.contains("200 kB"));
         let worst = worst(&results, &senders);
         let first = worst.lines().find(|line| line.contains("--seed")).expect("there is one");
-        assert!(first.contains("0.000  mpip-lab sweep --seed 20 --sender cubic --explain"));
+        assert!(first.ends_with("0.000  mpip-lab sweep --seed 20 --sender cubic --explain"));
+        let last = worst.lines().last().expect("there is one");
+        assert!(last.ends_with(" --sender cubic --explain --bytes 20000"), "{last}");
     }
 }
