@@ -159,8 +159,7 @@ impl Search {
     /// The path has failed: results of probes in flight do not count.
     pub(crate) fn on_interruption(&mut self) {
         self.probe_in_flight = false;
-        self.suspicious_losses = 0;
-        self.smallest_lost = u16::MAX;
+        self.forget_losses();
     }
 
     /// The path has changed or recovered: the result may be out of date.
@@ -185,22 +184,22 @@ impl Search {
     pub(crate) fn on_arrived(&mut self, now: Instant, size: u16) {
         let refutes = size >= self.smallest_lost;
         if refutes {
-            self.suspicious_losses = 0;
-            self.smallest_lost = u16::MAX;
+            self.forget_losses();
         }
         if size > self.limit {
             return;
         }
-        let reached = size >= self.target;
-        let confirms = matches!(self.state, State::Confirming(_)) && (refutes || reached);
-        if size > self.confirmed || confirms {
-            self.confirmed = self.confirmed.max(size);
-            if self.too_big.is_some_and(|too_big| too_big <= size) {
-                self.too_big = None;
-            }
-            if !matches!(self.state, State::Complete(_)) && (confirms || reached) {
-                self.advance(now);
-            }
+        self.confirmed = self.confirmed.max(size);
+        if self.too_big.is_some_and(|too_big| too_big <= size) {
+            self.too_big = None;
+        }
+        let decides = match self.state {
+            State::Complete(_) => false,
+            State::Confirming(_) => refutes || size >= self.target,
+            State::Untested | State::Searching => size >= self.target,
+        };
+        if decides {
+            self.advance(now);
         }
     }
 
@@ -242,6 +241,11 @@ impl Search {
         if known && self.suspicious_losses >= BLACK_HOLE_LOSSES && self.confirmed > self.base {
             self.confirm(now);
         }
+    }
+
+    fn forget_losses(&mut self) {
+        self.suspicious_losses = 0;
+        self.smallest_lost = u16::MAX;
     }
 
     fn confirm(&mut self, now: Instant) {

@@ -30,7 +30,7 @@ impl Association {
         let Some(by) = self.idle_path(now, draws) else { return false };
         let idle = Candidate::of(&self.paths[by], now, FULL);
         let copy_takes = idle.takes(FULL);
-        let mut arrives = idle.delay - idle.queuing + idle.jitter + copy_takes;
+        let mut arrives = idle.arrival_without_queue(FULL);
         let rtt = self.paths[by].flight.rtt().smoothed().as_micros() as f64;
         let saves = (rtt * self.parameters.overtaking.saves) as i64;
         let longest = self.parameters.repair.longest;

@@ -541,7 +541,7 @@ impl Selection {
     pub(crate) fn fastest(&self, now: Instant, paths: &PathSet, len: usize) -> Option<PathIndex> {
         let expected = |(path, place): &(&Candidate, &PathIndex)| {
             let backlog = paths[**place].backlog(now).as_micros() as i64;
-            (path.delay - path.queuing + backlog + path.jitter + path.takes(len), path.id)
+            (path.arrival_without_queue(len) + backlog, path.id)
         };
         let may = |(path, place): &(&Candidate, &PathIndex)| {
             path.ready_at != Instant::FAR_FUTURE

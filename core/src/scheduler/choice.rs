@@ -62,6 +62,11 @@ impl Candidate {
         (len as u64 * 1_000_000 / self.rate.max(1)) as i64
     }
 
+    /// When `len` bytes that leave an empty queue now are expected, µs as in `delay`.
+    pub(crate) fn arrival_without_queue(&self, len: usize) -> i64 {
+        self.delay - self.queuing + self.jitter + self.takes(len)
+    }
+
     pub(crate) fn is_ready(&self, now: Instant) -> bool {
         self.ready_at <= now
     }

@@ -33,6 +33,14 @@ fn run(search: &mut Search, mtu: u16, mut now: Instant) -> Vec<u16> {
     }
 }
 
+/// A probe of 1,500 bytes is due at `sent`, and known to be lost at `lost`, on a path that loses
+/// this share of packets.
+fn lose_probe(search: &mut Search, sent: Instant, lost: Instant, loss: f64) {
+    assert_eq!(search.poll(sent), Some(1_500), "{loss}");
+    search.on_probe_sent();
+    search.on_probe_lost(lost, 1_500, loss);
+}
+
 #[test]
 fn one_probe_confirms_the_mtu_of_the_interface() {
     let mut search = Search::new(BASE, 1_500);
@@ -58,9 +66,7 @@ fn a_hole_is_found_and_tried_again_after_ten_minutes() {
 #[test]
 fn nothing_is_hoped_for_after_the_first_lost_probe() {
     let mut search = Search::new(BASE, 1_500);
-    assert_eq!(search.poll(at(0)), Some(1_500));
-    search.on_probe_sent();
-    search.on_probe_lost(at(0), 1_500, 0.0);
+    lose_probe(&mut search, at(0), at(0), 0.0);
     assert_eq!((search.hoped(), search.lasting()), (BASE, None));
 }
 
@@ -74,9 +80,7 @@ fn lost_large_datagrams_with_none_arriving_are_a_black_hole_if_probes_are_lost_t
     for probed in [1, 101, 201] {
         assert_eq!(search.confirmed(), 1_500, "one more chance");
         assert_eq!(search.poll(at(probed - 1)), None, "a pause, in which data may prove it");
-        assert_eq!(search.poll(at(probed)), Some(1_500));
-        search.on_probe_sent();
-        search.on_probe_lost(at(probed), 1_500, 0.5);
+        lose_probe(&mut search, at(probed), at(probed), 0.5);
     }
     assert_eq!((search.confirmed(), search.hoped(), search.lasting()), (BASE, BASE, None));
     run(&mut search, 1_400, at(300));
@@ -104,9 +108,7 @@ fn on_a_path_that_loses_much_a_size_gets_more_probes() {
         let mut search = Search::new(BASE, 1_500);
         search.on_arrived(at(0), 1_472);
         for _ in 0..probes {
-            assert_eq!(search.poll(at(0)), Some(1_500), "{loss}");
-            search.on_probe_sent();
-            search.on_probe_lost(at(0), 1_500, loss);
+            lose_probe(&mut search, at(0), at(0), loss);
         }
         assert_ne!(search.poll(at(0)), Some(1_500), "{loss}");
     }
@@ -117,9 +119,7 @@ fn data_that_arrives_between_two_confirmations_ends_them() {
     let mut search = Search::new(BASE, 1_500);
     run(&mut search, 1_500, at(0));
     search.on_lost(at(1), 3, 1_500);
-    assert_eq!(search.poll(at(1)), Some(1_500));
-    search.on_probe_sent();
-    search.on_probe_lost(at(2), 1_500, 0.5);
+    lose_probe(&mut search, at(1), at(2), 0.5);
     search.on_arrived(at(50), 1_500);
     assert_eq!((search.poll(at(102)), search.next_timeout()), (None, None));
     assert_eq!(search.lasting(), Some(1_500));
@@ -131,9 +131,7 @@ fn shorter_data_that_was_lost_and_arrives_ends_confirmations_too() {
     let mut search = Search::new(BASE, 1_500);
     run(&mut search, 1_500, at(0));
     search.on_lost(at(1), 3, 1_466);
-    assert_eq!(search.poll(at(1)), Some(1_500));
-    search.on_probe_sent();
-    search.on_probe_lost(at(2), 1_500, 0.5);
+    lose_probe(&mut search, at(1), at(2), 0.5);
     search.on_arrived(at(50), 1_465);
     assert_eq!(search.next_timeout(), Some(at(102)), "that was not among the lost ones");
     search.on_arrived(at(50), 1_466);
@@ -147,9 +145,7 @@ fn a_size_whose_confirmations_were_lost_by_chance_is_found_again() {
     run(&mut search, 1_500, at(0));
     search.on_lost(at(0), 3, 1_466);
     for probed in [0, 100, 200] {
-        assert_eq!(search.poll(at(probed)), Some(1_500));
-        search.on_probe_sent();
-        search.on_probe_lost(at(probed), 1_500, 0.5);
+        lose_probe(&mut search, at(probed), at(probed), 0.5);
     }
     assert_eq!(search.confirmed(), BASE);
     assert_eq!(run(&mut search, 1_500, at(300)), [1_500]);
