@@ -27,10 +27,10 @@ Goodput and each path's rate, also that back, in Mbit/s since the last line. inn
 window in kB, round trip in ms, and packets that it declared lost (QUIC: and how many of its packets
 had not arrived by then, those on the way included; more lost than missing are spurious). queue: kB
 in the tunnel's queue, packets that it dropped or marked. wait: kB that the receiver holds for
-order. Of a path: window and bytes in flight in kB, round trip in ms, kB in the link's queue,
-packets dropped by the link's queue and lost on the link, packets that the path declared lost
-(spuriously), the state of its congestion control, why it carries nothing, and its MTU if it was
-found to be below 1,500.
+order. Of a path: window and bytes in flight in kB, pacing rate in Mbit/s, round trip in ms, kB in
+the link's queue, packets dropped by the link's queue and lost on the link, packets that the path
+declared lost (spuriously), the state of its congestion control, why it carries nothing, and its MTU
+if it was found to be below 1,500.
 ";
 
 /// Counters at the last line.
@@ -205,9 +205,10 @@ fn line(text: &mut String, world: &World, before: &Before, step: Nanos) {
             continue;
         };
         let trip = path.rtt.map_or(0.0, trip);
+        let paced = path.pacing_rate.unwrap_or(0) as f64 / 1e6;
         let _ = write!(
             text,
-            "  window {:5} in flight {:5} rtt {trip:6.1}  link {link:4} drops {dropped:3} loss {lost:3}  \
+            "  window {:5} in flight {:5} paced {paced:6.2} rtt {trip:6.1}  link {link:4} drops {dropped:3} loss {lost:3}  \
              lost {:3} ({})  {}",
             kilo(path.window),
             kilo(path.in_flight),
