@@ -21,7 +21,7 @@ pub use self::sent::{LossSummary, Losses, bytes_per_datagram};
 use crate::cc::RateSample;
 use crate::content::Content;
 use crate::ecn::EcnValidation;
-use crate::rate::DeliveryHistory;
+use crate::rate::{DeliveryHistory, Reordering, told_after};
 use crate::rtt::{MeanRtt, RttEstimator};
 
 /// Packets that may be tracked. The receiver's replay window has 16,384 numbers; it would refuse a
@@ -309,19 +309,26 @@ impl<C: Content> Flight<C> {
         self.detect(now, losses);
         let sample = acked.newest.map(|(_, departure)| {
             self.delivered += acked.bytes;
-            self.first_sent_at = departure.at;
+            // Not back to when an overtaken packet left: later intervals would be too long.
+            self.first_sent_at = self.first_sent_at.max(departure.at);
             self.last_progress = now;
-            let jitter = self.reordering().filter(|_| self.mean_rtt.long_mean_is_known());
-            let jitter = jitter.map_or(Duration::ZERO, |(_, deviation)| deviation);
+            let reordering = self.reordering().filter(|_| self.mean_rtt.long_mean_is_known());
+            let mean_rtt = self.mean_rtt.long_mean();
+            let reordering = reordering.map(|(_, deviation)| Reordering { deviation, mean_rtt });
             let told = feedback.received_at.wrapping_add(feedback.delay as u32);
-            self.history.on_delivered(now, told, self.delivered, jitter);
+            // Overtaken feedback left before the last arrivals.
+            let told = match self.delivered_told {
+                Some(before) if told_after(before, told).is_zero() => before,
+                _ => told,
+            };
+            self.history.on_delivered(now, told, self.delivered, reordering);
             self.delivered_told = Some(told);
             let times = departure.left_and_arrived_in(now, told);
             let interval = times.0.max(times.1);
             let long_enough = interval >= self.rtt.minimum() && !interval.is_zero();
             let since = (interval, departure.delivered);
             let rate =
-                long_enough.then(|| self.history.rate(self.delivered, since, jitter)).flatten();
+                long_enough.then(|| self.history.rate(self.delivered, since, reordering)).flatten();
             self.rate = rate.map_or(self.rate, |(rate, _)| rate);
             RateSample {
                 now,
@@ -335,10 +342,10 @@ impl<C: Content> Flight<C> {
                 delivered: self.delivered,
                 prior_delivered: departure.delivered,
                 // On a path that reorders, a single packet is no sample of the path's RTT.
-                rtt: if jitter.is_zero() { rtt } else { rtt.map(|_| self.mean_rtt.long_mean()) },
+                rtt: if reordering.is_some() { rtt.map(|_| mean_rtt) } else { rtt },
                 smoothed_rtt: self.typical(),
                 rtt_deviation: self.mean_rtt.deviation(),
-                jitter,
+                jitter: reordering.map_or(Duration::ZERO, |reordering| reordering.deviation),
                 min_rtt: self.rtt.minimum(),
                 ecn_ce,
             }
