@@ -37,6 +37,8 @@ pub(crate) struct View {
     pub(crate) lost: u64,
     /// Inner bytes sent on it so far.
     pub(crate) carried: u64,
+    /// It does not know yet how much it can carry.
+    pub(crate) searches: bool,
 }
 
 /// Inner bytes of transfers sent in a period, without our retransmissions. Voice and keystrokes say
@@ -113,6 +115,9 @@ struct Entry {
     lossless_since: Instant,
     /// Moving average of the inner bytes in a period.
     recent: u64,
+    /// The highest delivery rate so far, bytes/s, and when it last grew by more than a quarter.
+    highest: u64,
+    grew: Instant,
     /// For a path that is left out: since when, when it is tried again, and the pause after that.
     since: Instant,
     due: Instant,
@@ -134,6 +139,8 @@ impl Entry {
             role: Role::Used,
             lossless_since: now,
             recent: 0,
+            highest: 0,
+            grew: now,
             since: now,
             due: now,
             pause,
@@ -156,12 +163,21 @@ impl Entry {
         self.view.late + if lossless { 0 } else { self.view.repair }
     }
 
+    /// Whether it delivers more and more, and how much it can carry is not known. After the time
+    /// `search` without growth it is.
+    fn grows(&self, now: Instant, search: Duration) -> bool {
+        self.view.searches && now.since(self.grew) < search
+    }
+
     fn update(&mut self, now: Instant, view: &View) {
         if view.lost != self.view.lost {
             self.lossless_since = now;
         }
         let sent = view.carried.saturating_sub(self.view.carried);
         self.recent = (self.recent * 7 + sent) / 8;
+        if view.rate > self.highest + self.highest / 4 {
+            (self.highest, self.grew) = (view.rate, now);
+        }
         self.view = *view;
     }
 
@@ -462,7 +478,8 @@ impl Guard {
         let late = parameters.suspect.as_micros() as i64;
         let excess = |entry: &Entry| entry.certain(now, quiet) - earliest;
         let suspect = |entry: &&mut Entry| {
-            entry.takes() && entry.recent >= parameters.unused && excess(entry) >= late
+            let used = entry.takes() && entry.recent >= parameters.unused;
+            used && excess(entry) >= late && !entry.grows(now, parameters.search)
         };
         let kept = self.kept();
         let mut suspects: Vec<&mut Entry> = self.entries.iter_mut().filter(suspect).collect();

@@ -68,5 +68,6 @@ fn view(path: &Path, limit: u8) -> View {
         repair: (rtt + path.flight.reordering_window()).as_micros() as i64,
         lost: path.counters.packets_lost,
         carried: path.counters.carried,
+        searches: path.searches(),
     }
 }

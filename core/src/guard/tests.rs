@@ -67,6 +67,7 @@ const GOOD: View = View {
     repair: 30_000,
     lost: 0,
     carried: 0,
+    searches: false,
 };
 
 /// A slower, later path that harms the transfer.
@@ -79,6 +80,7 @@ const BAD: View = View {
     repair: 130_000,
     lost: 0,
     carried: 0,
+    searches: false,
 };
 
 fn harm(_: &[View], used: &[u16]) -> u64 {
@@ -108,6 +110,18 @@ fn a_path_that_does_harm_is_left_out_within_seconds() {
     assert!(!figures.carries && figures.again.is_some_and(|again| again > Duration::ZERO));
     assert_eq!((figures.with, figures.without), (13_600_000, 19_200_000), "in bits");
     assert_eq!(world.guard.figures(world.now, 0), None, "it is used");
+}
+
+#[test]
+fn a_path_whose_startup_finds_more_and_more_is_no_suspect() {
+    let mut world = World::new(&[GOOD, View { searches: true, rate: 10_000, ..BAD }], harm);
+    for _ in 0..6 {
+        world.run(2);
+        world.views[1].rate *= 2;
+    }
+    assert_eq!(world.used(), [0, 1]);
+    world.run(12);
+    assert_eq!(world.used(), [0], "it finds no more");
 }
 
 /// A light stream, and then a transfer beside it: in its first period the paths turn out to deliver

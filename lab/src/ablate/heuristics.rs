@@ -106,6 +106,7 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
         "... one suspect more after a trial in vain",
         &["guard.escalates=0"],
     ),
+    heuristic("guard-search", "... not in BBR's Startup while it grows", &["guard.search=0"]),
     heuristic("guard-trickle", "... a longer pause for a trickle", &["guard.trickle_pause=1"]),
     heuristic(
         "tail-probe",

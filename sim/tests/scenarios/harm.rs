@@ -126,7 +126,7 @@ fn a_path_that_becomes_good_is_used_again() {
         loss: Some(Loss::None),
         ..Change::default()
     };
-    let spec = with_second(spec(vec![good(), both(trickle())]), HEALED, &healed);
+    let spec = with_second(spec(vec![good(), both(link(2, 500, 100))]), HEALED, &healed);
     let mut world = World::new(spec, Observe::default());
     let decisions = |world: &World| -> Vec<(u64, bool)> {
         let events = world.events(0).iter();
