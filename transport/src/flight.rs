@@ -312,8 +312,10 @@ impl<C: Content> Flight<C> {
             // Not back to when an overtaken packet left: later intervals would be too long.
             self.first_sent_at = self.first_sent_at.max(departure.at);
             self.last_progress = now;
-            let reordering = self.reordering().filter(|_| self.mean_rtt.long_mean_is_known());
+            let known = self.mean_rtt.long_mean_is_known();
             let mean_rtt = self.mean_rtt.long_mean();
+            let reordering =
+                self.reordering().filter(|(_, deviation)| known && !deviation.is_zero());
             let reordering = reordering.map(|(_, deviation)| Reordering { deviation, mean_rtt });
             let told = feedback.received_at.wrapping_add(feedback.delay as u32);
             // Overtaken feedback left before the last arrivals.
