@@ -314,15 +314,12 @@ impl<C: Content> Flight<C> {
             self.last_progress = now;
             let known = self.mean_rtt.long_mean_is_known();
             let mean_rtt = self.mean_rtt.long_mean();
-            let reordering =
-                self.reordering().filter(|(_, deviation)| known && !deviation.is_zero());
+            let reordering = self.reordering().filter(|_| known);
             let reordering = reordering.map(|(_, deviation)| Reordering { deviation, mean_rtt });
             let told = feedback.received_at.wrapping_add(feedback.delay as u32);
             // Overtaken feedback left before the last arrivals.
-            let told = match self.delivered_told {
-                Some(before) if told_after(before, told).is_zero() => before,
-                _ => told,
-            };
+            let later = self.delivered_told.filter(|&before| told_after(before, told).is_zero());
+            let told = later.unwrap_or(told);
             self.history.on_delivered(now, told, self.delivered, reordering);
             self.delivered_told = Some(told);
             let times = departure.left_and_arrived_in(now, told);
@@ -477,11 +474,12 @@ impl<C: Content> Flight<C> {
     }
 
     /// On a path that has reordered lately: by how much the mean RTT of all packets exceeds the
-    /// smoothed RTT, and the mean deviation. A varying queue does not count.
+    /// smoothed RTT, and the mean deviation, which is not zero. A varying queue does not count.
     pub fn reordering(&self) -> Option<(Duration, Duration)> {
         let late = self.lateness[0].max(self.lateness[1]);
         let deviation = self.mean_rtt.deviation();
-        (late >= deviation).then(|| (self.typical() - self.rtt.smoothed(), deviation))
+        let reorders = !deviation.is_zero() && late >= deviation;
+        reorders.then(|| (self.typical() - self.rtt.smoothed(), deviation))
     }
 
     /// Detects losses among packets that left before the newest arrival; sets the loss timer for

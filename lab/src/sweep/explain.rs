@@ -208,8 +208,8 @@ fn line(text: &mut String, world: &World, before: &Before, step: Nanos) {
         let paced = path.pacing_rate.unwrap_or(0) as f64 / 1e6;
         let _ = write!(
             text,
-            "  window {:5} in flight {:5} paced {paced:6.2} rtt {trip:6.1}  link {link:4} drops {dropped:3} loss {lost:3}  \
-             lost {:3} ({})  {}",
+            "  window {:5} in flight {:5} paced {paced:6.2} rtt {trip:6.1}  link {link:4} \
+             drops {dropped:3} loss {lost:3}  lost {:3} ({})  {}",
             kilo(path.window),
             kilo(path.in_flight),
             this.lost.saturating_sub(then.lost),

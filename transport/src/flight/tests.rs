@@ -304,6 +304,17 @@ fn packets_that_were_overtaken_count_for_how_long_packets_take() {
 }
 
 #[test]
+fn a_path_of_constant_delay_does_not_reorder() {
+    let mut path = SendingPath::new();
+    assert!(path.flight.reordering().is_none(), "nothing is known");
+    for number in 0..100 {
+        path.send(number * 10, 1, 0);
+        path.feedback(number * 10 + 20, &[(0, number)]).expect("sent");
+    }
+    assert!(path.flight.reordering().is_none());
+}
+
+#[test]
 fn a_queue_that_grows_is_no_reordering() {
     let mut path = SendingPath::new();
     for number in 0..100 {
