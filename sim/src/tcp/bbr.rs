@@ -270,7 +270,7 @@ impl Bbr {
         self.segments = 1.0;
     }
 
-    /// The timeout was spurious (`bbr_undo_cwnd`). The window is restored as after recovery.
+    /// The losses were none (`bbr_undo_cwnd`). The window is restored as after recovery.
     pub(super) fn on_undo(&mut self) {
         self.full_rate = 0.0;
         if !self.has_full_pipe() {

@@ -50,10 +50,20 @@ impl Control {
         }
     }
 
-    pub(super) fn on_timeout(&mut self) {
+    /// The retransmission timer expired, for the `first` time in this recovery.
+    pub(super) fn on_timeout(&mut self, first: bool) {
         match self {
-            Self::Window(window) => window.on_timeout(),
+            Self::Window(window) => window.on_timeout(first),
             Self::Bbr(bbr) => bbr.on_timeout(),
+        }
+    }
+
+    /// The losses since it was as `before` were none.
+    pub(super) fn on_undo(&mut self, before: &Self) {
+        match (self, before) {
+            (Self::Window(window), Self::Window(before)) => window.on_undo(before),
+            (Self::Bbr(bbr), _) => bbr.on_undo(),
+            (Self::Window(_), Self::Bbr(_)) => {}
         }
     }
 }

@@ -140,13 +140,15 @@ impl Receiver {
         packet: &[u8],
     ) -> Result<(), (u64, u64)> {
         let Some(repr) = packet::parse(packet, source, self.local) else { return Ok(()) };
-        let rtt = self.timestamps.on_segment(now, &repr);
         if repr.control == TcpControl::Syn {
+            self.timestamps.on_segment(now, &repr, true);
             self.on_syn(now, source, &repr);
             return Ok(());
         }
         let number = repr.seq_number.0 as u32;
         let start = packet::offset(self.initial.1, number, self.arrived.in_order);
+        let early = start <= self.acknowledgements.acknowledged;
+        let rtt = self.timestamps.on_segment(now, &repr, early);
         let end = start + repr.segment_len() as u64;
         let last = start + repr.payload.len() as u64;
         let bound = self.arrived.in_order + self.window.bytes();

@@ -4,16 +4,19 @@
 //!
 //! This file has the connection, acknowledgements and loss detection, `transmission` what is sent.
 //! `rtt` has the round-trip time and the timeout, `delivery` the delivery rate, `peer` the state of
-//! the receiving end, `recovery` what bounds sending after a loss, `probe` tail loss probes, and
-//! `segment` the segments in flight.
+//! the receiving end, `recovery` what bounds sending after a loss, `undo` whether there was one,
+//! `reordering` how long late segments are waited for, `probe` tail loss probes, and `segment` the
+//! segments in flight.
 
 mod delivery;
 mod peer;
 mod probe;
 mod recovery;
+mod reordering;
 mod rtt;
 mod segment;
 mod transmission;
+mod undo;
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -24,9 +27,11 @@ use smoltcp::wire::{TcpControl, TcpSeqNumber};
 use delivery::DeliveryRate;
 use peer::Peer;
 use probe::{Answer, Probes};
-use recovery::{Recovery, Reduction};
+use recovery::{Recovery, Reduction, Timeout};
+use reordering::Reordering;
 use rtt::Rtt;
 use segment::{Fate, News, Segment};
+use undo::Undo;
 
 use super::bbr::Sample;
 use super::control::{Control, Pacing, TcpState};
@@ -81,14 +86,15 @@ pub(super) struct Sender {
     window_limited: bool,
     recovery: Option<Recovery>,
     probes: Probes,
-    /// Congestion control before a timeout that may turn out to be spurious.
-    before_timeout: Option<Control>,
+    /// What the last recovery did, until it turns out to have been needless.
+    undo: Option<Undo>,
+    /// An original arrived although its retransmission is on the way: nothing is retransmitted now.
+    doubts: bool,
     /// Departure of the segment sent last of those delivered (RFC 8985, `RACK.xmit_ts`).
     newest: (Nanos, u64),
     /// Its round-trip time (RFC 8985, `RACK.rtt`).
     newest_rtt: Nanos,
-    /// Whether reordering was seen.
-    reordered: bool,
+    reordering: Reordering,
     rtt: Rtt,
     /// Time at which the retransmission timer expires.
     timeout_at: Nanos,
@@ -136,10 +142,11 @@ impl Sender {
             window_limited: false,
             recovery: None,
             probes: Probes::new(),
-            before_timeout: None,
+            undo: None,
+            doubts: false,
             newest: (0, 0),
             newest_rtt: 0,
-            reordered: false,
+            reordering: Reordering::new(),
             rtt: Rtt::new(),
             timeout_at: 0,
             reorder_at: NEVER,
@@ -248,7 +255,7 @@ impl Sender {
             self.state = if done && self.written().is_some() { self.state } else { State::Broken };
             return;
         }
-        self.timestamps.on_segment(now, &repr);
+        self.timestamps.on_segment(now, &repr, true);
         let Some(ack) = repr.ack_number else { return };
         let ack_of_syn = TcpSeqNumber(self.initial.wrapping_add(1) as i32);
         if repr.control == TcpControl::Syn {
@@ -328,21 +335,25 @@ impl Sender {
             if let Control::Window(window) = &mut self.control {
                 window.on_sample(now, rtt, (self.first, self.next));
             }
-            self.undo_timeout();
         }
-        let duplicate = ranges[0].map(|(_, right)| self.offset(right)).filter(|end| *end <= ack);
+        let duplicate = self.duplicate(ack, ranges);
         let answer = Answer { ack, duplicate, news: news.newest.is_some() };
+        if let Some(end) = duplicate {
+            self.on_duplicate(end);
+        }
         if self.probes.on_ack(answer)
             && let Control::Window(window) = &mut self.control
         {
             window.on_loss();
         }
+        self.doubts = self.judge_recovery(self.first > first, &news);
         let News { delivered, newest: Some(newest), .. } = news else { return };
-        self.before_timeout = None;
         self.timeout_at = now + self.rtt.timeout;
-        self.recovery.take_if(|recovery| self.first >= recovery.until);
+        self.reordering.on_delivered(newest.delivery.delivered, self.delivery.delivered());
         let declared = self.declared;
-        self.detect_losses(now);
+        if !self.doubts {
+            self.detect_losses(now);
+        }
         self.arm_probe(now);
         let mss = self.mss();
         let well = self.first > first && self.declared == declared;
@@ -394,7 +405,9 @@ impl Sender {
         let rtt = now.saturating_sub(segment.sent_at);
         if !segment.retransmitted {
             news.rtt = Some(rtt);
-            self.reordered |= segment.end() < highest;
+            if segment.end() < highest {
+                self.reordering.on_seen();
+            }
         }
         // A round trip below the minimum acknowledges an earlier transmission.
         let plausible = !segment.retransmitted || rtt >= self.rtt.min;
@@ -414,8 +427,8 @@ impl Sender {
         if self.sacked == 0 && self.recovery.is_none() {
             return;
         }
-        let waits = self.reordered || (self.recovery.is_none() && self.sacked < DUPLICATES);
-        let reordering_window = if waits { self.rtt.min.min(SECOND) / 4 } else { 0 };
+        let evident = self.recovery.is_some() || self.sacked >= DUPLICATES;
+        let reordering_window = self.reordering.window(evident, &self.rtt);
         let mut found = false;
         for segment in &mut self.segments {
             if segment.fate != Fate::InFlight || segment.departure() >= self.newest {
@@ -433,35 +446,100 @@ impl Sender {
             }
         }
         if found && self.recovery.is_none() {
+            self.undo = Some(self.undo_from_here());
             let mss = self.mss();
             let before = self.control.bytes(mss);
             let reduces = matches!(self.control, Control::Window(_));
             let reduction = reduces.then(|| Reduction::new(before, mss as u64));
-            self.recovery = Some(Recovery { until: self.next, reduction });
+            self.recovery = Some(Recovery { until: self.next, reduction, timeout: None });
             self.probes.forget();
             self.control.on_loss();
         }
     }
 
-    /// A segment that was not retransmitted was delivered after a timeout, so the timeout was
-    /// spurious (RFC 5682).
-    fn undo_timeout(&mut self) {
-        let Some(before) = self.before_timeout.take() else { return };
-        match (&mut self.control, before) {
-            (Control::Bbr(bbr), _) => bbr.on_undo(),
-            (control, before) => *control = before,
+    fn undo_from_here(&self) -> Undo {
+        let repeated = self.segments.iter().filter(|segment| segment.is_repeated()).count();
+        Undo::new(self.first, self.control.clone(), repeated as u32)
+    }
+
+    /// End of a segment that an acknowledgement of `ack` bytes reports as a duplicate: its first
+    /// range is below that number, or within the second range (RFC 2883).
+    fn duplicate(&self, ack: u64, ranges: [Option<(u32, u32)>; 3]) -> Option<u64> {
+        let [first, second, _] =
+            ranges.map(|range| range.map(|(left, right)| (self.offset(left), self.offset(right))));
+        let (left, right) = first?;
+        let within = second.is_some_and(|(start, end)| start <= left && right <= end);
+        (left < ack || within).then_some(right)
+    }
+
+    /// A segment that ends at `end` was reported as a duplicate.
+    fn on_duplicate(&mut self, end: u64) {
+        if !self.probes.is_answer(end) {
+            self.reordering.on_duplicate();
         }
+        if let Some(undo) = &mut self.undo {
+            undo.on_duplicate(end);
+        }
+    }
+
+    /// Ends recovery if all that was sent before it is acknowledged, or if its retransmissions turn
+    /// out to have been needless, and undoes it then. `advanced`: more is acknowledged in order.
+    /// Returns whether nothing is to be retransmitted for now (`tcp_fastretrans_alert`,
+    /// `tcp_process_loss`).
+    fn judge_recovery(&mut self, advanced: bool, news: &News) -> bool {
+        let delayed = self.undo.as_ref().is_some_and(|undo| undo.was_delayed(&self.timestamps));
+        let in_vain = self.undo.as_ref().is_some_and(Undo::repeated_in_vain);
+        let over = self.recovery.is_none_or(|recovery| self.first >= recovery.until);
+        match self.recovery.as_mut().map(|recovery| &mut recovery.timeout) {
+            Some(Some(timeout)) => {
+                // What was sent once and arrives right after a timeout was not lost (RFC 5682).
+                let original = *timeout == Timeout::Silence && news.rtt.is_some();
+                if news.newest.is_some() {
+                    *timeout = Timeout::Delivery;
+                }
+                if original || (advanced && (delayed || in_vain)) {
+                    self.undo_recovery(true);
+                }
+            }
+            Some(None) if over && (delayed || in_vain) => self.undo_recovery(false),
+            Some(None) if over => self.reordering.on_recovered(),
+            Some(None) if advanced && delayed => {
+                self.reordering.on_seen();
+                if self.segments.iter().any(Segment::is_repeated) {
+                    return true;
+                }
+                self.undo_recovery(true);
+            }
+            _ if in_vain => {
+                self.reordering.on_repeated_in_vain();
+                self.undo_recovery(false);
+            }
+            _ => {}
+        }
+        if over {
+            self.recovery = None;
+        }
+        false
+    }
+
+    /// The retransmissions were needless. `all`: what is still taken for lost is not, either.
+    fn undo_recovery(&mut self, all: bool) {
+        let Some(undo) = self.undo.take() else { return };
+        self.control.on_undo(&undo.before);
         self.recovery = None;
-        for segment in self.segments.iter_mut().filter(|segment| segment.fate == Fate::Lost) {
-            segment.fate = Fate::InFlight;
-            self.in_flight += segment.len as u64;
+        if all {
+            for segment in self.segments.iter_mut().filter(|segment| segment.fate == Fate::Lost) {
+                segment.fate = Fate::InFlight;
+                self.in_flight += segment.len as u64;
+            }
+            self.lost = 0;
         }
-        self.lost = 0;
     }
 
     fn on_timeout(&mut self, now: Nanos) {
-        if self.recovery.is_none() {
-            self.before_timeout = Some(self.control.clone());
+        let first = self.recovery.is_none();
+        if first {
+            self.undo = Some(self.undo_from_here());
         }
         for segment in &mut self.segments {
             if segment.fate == Fate::InFlight {
@@ -472,9 +550,10 @@ impl Sender {
         }
         self.in_flight = 0;
         self.reorder_at = NEVER;
-        self.recovery = Some(Recovery { until: self.next, reduction: None });
+        let timeout = Some(Timeout::Silence);
+        self.recovery = Some(Recovery { until: self.next, reduction: None, timeout });
         self.probes.forget();
-        self.control.on_timeout();
+        self.control.on_timeout(first);
         self.rtt.back_off();
         self.timeout_at = now + self.rtt.timeout;
     }

@@ -125,11 +125,23 @@ impl Window {
         self.since = None;
     }
 
-    /// The retransmission timer expired.
-    pub(super) fn on_timeout(&mut self) {
-        self.on_loss();
+    /// The retransmission timer expired, for the `first` time in this recovery. Growth is as if the
+    /// window had never been larger (RFC 9438, section 4.8).
+    pub(super) fn on_timeout(&mut self, first: bool) {
+        if first {
+            self.on_loss();
+        }
+        self.w_max = 0.0;
         self.segments = 1.0;
         self.after_timeout = true;
+    }
+
+    /// The losses that reduced the window of `before` were none (`tcp_undo_cwnd_reduction`).
+    pub(super) fn on_undo(&mut self, before: &Self) {
+        self.segments = self.segments.max(before.segments);
+        self.threshold = self.threshold.max(before.threshold);
+        self.after_timeout = before.after_timeout;
+        self.since = None;
     }
 }
 
@@ -195,12 +207,12 @@ mod tests {
     #[test]
     fn a_timeout_starts_from_one_segment() {
         let mut window = Window::new(TcpControl::CUBIC);
-        window.on_timeout();
+        window.on_timeout(true);
         assert_eq!(window.bytes(1_000), 1_000);
         window.on_ack(0, 6.0, RTT);
         assert_eq!(window.bytes(1_000), 7_000);
         let mut window = Window::new(TcpControl::from_name("reno-l2").expect("a name"));
-        window.on_timeout();
+        window.on_timeout(true);
         window.on_ack(0, 2.0, RTT);
         assert_eq!(window.bytes(1_000), 2_000);
     }

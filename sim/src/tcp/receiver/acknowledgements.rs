@@ -25,7 +25,7 @@ pub(super) struct Acknowledgements {
     /// How many are left that wait for nothing.
     quick: u32,
     /// Number of bytes acknowledged.
-    acknowledged: u64,
+    pub(super) acknowledged: u64,
     /// Number of duplicates sent at once, and the number of bytes that they acknowledge.
     duplicates: (u32, u64),
     /// How long further ones wait, and the number of segments that wait.

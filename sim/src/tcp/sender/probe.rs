@@ -76,6 +76,11 @@ impl Probes {
         self.outstanding = Some(Probe { end, again });
     }
 
+    /// Whether a segment reported as a duplicate, which ends at `end`, was a probe.
+    pub(super) fn is_answer(&self, end: u64) -> bool {
+        self.outstanding.is_some_and(|probe| probe.end == end)
+    }
+
     /// An acknowledgement came. Returns whether it shows that the probe repaired a loss, which
     /// reduces the window (`tcp_process_tlp_ack`).
     pub(super) fn on_ack(&mut self, answer: Answer) -> bool {

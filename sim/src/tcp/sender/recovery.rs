@@ -8,6 +8,16 @@ pub(super) struct Recovery {
     pub(super) until: u64,
     /// None after a timeout, where the window grows meanwhile (RFC 5681, section 3.1), and for BBR.
     pub(super) reduction: Option<Reduction>,
+    /// It began with a timeout, or had one.
+    pub(super) timeout: Option<Timeout>,
+}
+
+/// What followed a timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Timeout {
+    /// Nothing was delivered yet.
+    Silence,
+    Delivery,
 }
 
 /// Proportional rate reduction. All in bytes.

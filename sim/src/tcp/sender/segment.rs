@@ -37,6 +37,11 @@ impl Segment {
         self.start + self.len as u64 + u64::from(self.end_of_stream)
     }
 
+    /// Whether it was retransmitted and not acknowledged since.
+    pub(super) fn is_repeated(&self) -> bool {
+        self.retransmitted && self.fate == Fate::InFlight
+    }
+
     /// Orders segments by transmission.
     pub(super) fn departure(&self) -> (Nanos, u64) {
         (self.sent_at, self.start)

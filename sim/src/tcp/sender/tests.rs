@@ -16,6 +16,8 @@ struct Wire {
     /// Longest queuing delay of a packet since the last query.
     waited: Nanos,
     on_the_way: VecDeque<(Nanos, bool, Vec<u8>)>,
+    /// The number of a packet that arrives later than the others, and by how much.
+    late: (usize, Nanos),
     sent: usize,
     largest: usize,
 }
@@ -38,6 +40,7 @@ impl Wire {
             busy: 0,
             waited: 0,
             on_the_way: VecDeque::new(),
+            late: (0, 0),
             sent: 0,
             largest: 0,
         };
@@ -56,7 +59,8 @@ impl Wire {
                     let leaves = self.busy.max(self.now);
                     self.waited = self.waited.max(leaves - self.now);
                     self.busy = leaves + self.byte * packet.len() as Nanos;
-                    self.on_the_way.push_back((self.busy + self.delay, true, packet));
+                    let late = if self.sent == self.late.0 { self.late.1 } else { 0 };
+                    self.on_the_way.push_back((self.busy + self.delay + late, true, packet));
                 }
             }
             for packet in self.receiver.poll(self.now).expect("the content is right") {
@@ -133,6 +137,44 @@ fn a_probe_costs_no_window_if_what_it_repeats_arrives_as_well() {
     wire.run(wire.now + SECOND, |_, _| false);
     let after = wire.sender.state(3).expect("it sends");
     assert!(after.window >= before.window && after.lost == 0, "{before:?}, {after:?}");
+}
+
+/// A full window on a wire with an RTT of 20 ms.
+fn full_wire() -> (Wire, u64) {
+    let mut wire = Wire::new(None, 65_536);
+    wire.run(500 * MILLI, |_, _| false);
+    let window = wire.sender.state(3).expect("it sends").window;
+    (wire, window)
+}
+
+#[test]
+fn what_arrives_late_costs_no_window() {
+    // Before and after its retransmission.
+    for late in [15, 100] {
+        let (mut wire, before) = full_wire();
+        wire.late = (wire.sent + 1, late * MILLI);
+        wire.run(wire.now + SECOND / 2, |_, _| false);
+        let state = wire.sender.state(3).expect("it sends");
+        assert!(state.lost > 0 && state.window >= before, "{late}: {state:?}, {before}");
+    }
+}
+
+#[test]
+fn what_is_lost_costs_window() {
+    let (mut wire, before) = full_wire();
+    let number = wire.sent + 1;
+    wire.run(wire.now + SECOND / 2, |sent, _| sent == number);
+    let state = wire.sender.state(3).expect("it sends");
+    assert!(state.lost == 1 && state.window < before * 9 / 10, "{state:?}, {before}");
+}
+
+#[test]
+fn a_needless_timeout_costs_no_window() {
+    let (mut wire, before) = full_wire();
+    wire.delay += 300 * MILLI;
+    wire.run(wire.now + 2 * SECOND, |_, _| false);
+    let state = wire.sender.state(3).expect("it sends");
+    assert!(state.window >= before && state.lost > 1, "{state:?}, {before}");
 }
 
 #[test]

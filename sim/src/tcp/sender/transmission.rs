@@ -2,7 +2,7 @@
 
 use smoltcp::wire::{TcpControl, TcpRepr, TcpSeqNumber};
 
-use super::super::packet;
+use super::super::{packet, timestamps};
 use super::segment::{Fate, Segment};
 use super::{Control, Sender};
 use crate::clock::{MILLI, NEVER, Nanos};
@@ -22,7 +22,8 @@ impl Sender {
             self.timeout_at = now + self.rtt.timeout;
             self.progress_at = now;
         }
-        if self.retransmit(now, window, out) {
+        // Losses in doubt are not repaired meanwhile.
+        if core::mem::take(&mut self.doubts) || self.retransmit(now, window, out) {
             self.send_new(now, window, out);
         }
         let sent = self.in_flight - before;
@@ -79,6 +80,9 @@ impl Sender {
             self.lost -= 1;
             self.in_flight += segment.len as u64;
             self.repeat(now, index, out);
+            if let Some(undo) = &mut self.undo {
+                undo.on_repeated(timestamps::clock(now));
+            }
         }
         true
     }
