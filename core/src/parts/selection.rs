@@ -593,6 +593,7 @@ mod tests {
             rate: 0,
             loss,
             searches: false,
+            known: None,
             fixed_weight: None,
         }
     }

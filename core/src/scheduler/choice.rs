@@ -33,8 +33,10 @@ pub(crate) struct Candidate {
     pub(crate) rate: u64,
     /// Share of packets lost, 0 to 1.
     pub(crate) loss: f64,
-    /// Its capacity is not known yet.
+    /// It is in Startup, and does not know yet how much it can carry.
     pub(crate) searches: bool,
+    /// What it carries, bytes/s, if that is known: after Startup, or from its idle times.
+    pub(crate) known: Option<u64>,
     /// The configured weight.
     pub(crate) fixed_weight: Option<u16>,
 }
@@ -42,6 +44,7 @@ pub(crate) struct Candidate {
 impl Candidate {
     /// `path` as a scheduler sees it, for a packet of `len` bytes.
     pub(crate) fn of(path: &Path, now: Instant, len: usize) -> Self {
+        let searches = path.searches();
         Self {
             id: path.id.0,
             ready_at: path.ready_at(now, len),
@@ -52,7 +55,8 @@ impl Candidate {
             repair: path.mean_repair(),
             rate: path.expected_rate().unwrap_or(u64::MAX).min(path.rate()),
             loss: path.loss(),
-            searches: path.searches(),
+            searches,
+            known: if searches { path.shown_rate() } else { Some(path.delivers()) },
             fixed_weight: path.fixed_weight,
         }
     }

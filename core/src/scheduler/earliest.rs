@@ -5,8 +5,9 @@
 //! packet on a lossy path, the mean wait for retransmissions. If the best path cannot send yet, the
 //! packet waits for it rather than arrive later on a slower path (BLEST, ECF). With a large backlog
 //! or a long busy period, slower paths are used as well: their packets arrive before the faster
-//! paths would have carried the backlog. A far path whose capacity is not known yet
-//! begins later: it carries little, and the receiver waits as long as for much.
+//! paths would have carried the backlog. A path that carries little begins later, because the
+//! receiver waits for it as long as for one that carries much: so does a far path whose capacity is
+//! not known yet.
 
 use rand_chacha::ChaCha8Rng;
 
@@ -64,7 +65,13 @@ impl Scheduler for Earliest {
         let busy = now.since(demand.busy_since).as_micros() as i64;
         let far = paths[ready].searches && later >= self.far;
         let patience = if far { i64::from(self.parameters.search_patience) } else { 1 };
-        // A busy period is expected to last about as long again as it has lasted.
-        (drains >= later || busy >= patience * later).then_some(ready)
+        // A busy period is expected to last about as long again as it has lasted. What the slower
+        // path carries in that time has to be more than what the faster ones could have carried
+        // while its packets are waited for.
+        let gains =
+            |rate: u64| busy as i128 * i128::from(rate) >= later as i128 * i128::from(faster);
+        let known = paths[ready].known.filter(|_| self.parameters.weighs);
+        let lasts = busy >= patience * later && known.is_none_or(gains);
+        (drains >= later || lasts).then_some(ready)
     }
 }

@@ -19,6 +19,7 @@ fn path(id: u16, delay_ms: i64) -> Candidate {
         repair: 0,
         rate: 1_250_000,
         searches: false,
+        known: None,
         loss: 0.0,
         fixed_weight: None,
     }
@@ -170,6 +171,23 @@ fn a_far_path_that_searches_works_later() {
     // One that is not so far begins at once.
     paths[1].delay = 80_000;
     assert_eq!(choose(&paths, 100, 0), Some(1));
+}
+
+#[test]
+fn a_path_that_carries_little_is_not_waited_for_in_a_short_transfer() {
+    // It carries a tenth of what the fast one does, and its packets are 93 ms later.
+    let mut paths = vec![path(0, 5), path(2, 100)];
+    paths[0].ready_at = NOW + Duration::from_millis(2);
+    paths[1].known = Some(125_000);
+    let choose = |paths: &[Candidate], busy_ms, backlog| {
+        let busy_since = NOW - Duration::from_millis(busy_ms);
+        earliest().choose(NOW, paths, &Demand { busy_since, backlog, ..demand() }, &mut rng())
+    };
+    assert_eq!(choose(&paths, 900, 0), None);
+    assert_eq!(choose(&paths, 950, 0), Some(1), "it has carried as much in the same time");
+    assert_eq!(choose(&paths, 0, 200_000), Some(1), "so much that it is not late");
+    paths[1].known = None;
+    assert_eq!(choose(&paths, 100, 0), Some(1), "it may carry much");
 }
 
 #[test]

@@ -88,6 +88,11 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
         "the scheduler counts the wait for repairs",
         &["earliest.counts_repair=0"],
     ),
+    heuristic(
+        "weighs",
+        "... and what a slower path carries is weighed against the wait for it",
+        &["earliest.weighs=0"],
+    ),
     heuristic("jitter-weight", "the scheduler counts jitter", &["earliest.jitter_weight=0"]),
     heuristic(
         "search-patience",

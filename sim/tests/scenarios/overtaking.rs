@@ -50,10 +50,23 @@ fn transfers(parameters: Parameters) -> Transfers {
     }
 }
 
+/// The slow path is used for short transfers, too.
+fn spread() -> Parameters {
+    let mut parameters = Parameters::default();
+    parameters.earliest.weighs = false;
+    parameters
+}
+
+#[test]
+fn a_short_transfer_does_not_wait_for_a_path_that_carries_little() {
+    let (weighed, spread) = (transfers(Parameters::default()).took, transfers(spread()).took);
+    assert!(weighed + Duration::from_millis(5) < spread, "{weighed:?}, {spread:?}");
+}
+
 #[test]
 fn an_idle_path_delivers_what_a_slow_one_holds() {
-    let with = transfers(Parameters::default());
-    let mut parameters = Parameters::default();
+    let with = transfers(spread());
+    let mut parameters = spread();
     parameters.overtaking.enabled = false;
     let without = transfers(parameters);
     let (took, longer) = (with.took, without.took);
@@ -65,7 +78,7 @@ fn an_idle_path_delivers_what_a_slow_one_holds() {
 /// What is too old to be sent again is left where it is: the receiver waits for it.
 #[test]
 fn an_old_packet_is_not_given_up_by_overtaking() {
-    let mut parameters = Parameters::default();
+    let mut parameters = spread();
     parameters.repair.longest = Duration::from_millis(10);
     assert_eq!(transfers(parameters).lost, 0);
 }

@@ -113,7 +113,7 @@ impl<C: Content> Path<C> {
 
     /// The capacity that the path's idle times have shown, bytes/s, or its estimated bandwidth if
     /// that is more; `None` if they have shown nothing.
-    fn shown_rate(&self) -> Option<u64> {
+    pub fn shown_rate(&self) -> Option<u64> {
         let capacity = self.capacity.rate(self.delay.jitter())?;
         Some(capacity.max(self.cc.bandwidth().unwrap_or(0)).max(1))
     }
