@@ -68,8 +68,8 @@ parameters! {
         jitter_weight: f64 = 1.0, "deviations", 0.0..=10.0, "measured";
         /// Extra one-way delay from which on a path counts as far.
         far: Duration = ms(100), "ms", 0.0..=10_000.0, "measured";
-        /// Leaves a slower path unused while what it carries in a time as long as the busy period is
-        /// less than what the faster ones carry while its packets are waited for.
+        /// Leaves a slower path unused while what it carries in a time as long as the busy period
+        /// is less than what the faster ones carry while its packets are waited for.
         weighs: bool = true, "", 0.0..=1.0, "measured";
         /// A far path whose rate is not known yet is used only in busy periods this many times as
         /// long as those that a known one needs.

@@ -68,8 +68,8 @@ impl Scheduler for Earliest {
         // A busy period is expected to last about as long again as it has lasted. What the slower
         // path carries in that time has to be more than what the faster ones could have carried
         // while its packets are waited for.
-        let gains =
-            |rate: u64| busy as i128 * i128::from(rate) >= later as i128 * i128::from(faster);
+        let carried = |rate: u64, time: i64| i128::from(rate) * i128::from(time);
+        let gains = |rate: u64| carried(rate, busy) >= carried(faster, later);
         let known = paths[ready].known.filter(|_| self.parameters.weighs);
         let lasts = busy >= patience * later && known.is_none_or(gains);
         (drains >= later || lasts).then_some(ready)

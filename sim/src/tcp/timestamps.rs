@@ -22,8 +22,8 @@ impl Timestamps {
 
     /// A segment arrives. If it is `early`, it begins no later than the last acknowledgement, and
     /// its timestamp may be echoed: later ones wait behind a gap (section 4.3). Returns the time
-    /// since its own echo left, in whole milliseconds; `None` if it has no timestamps, or an earlier
-    /// one had the same echo.
+    /// since its own echo left, in whole milliseconds; `None` if it has no timestamps, or an
+    /// earlier one had the same echo.
     pub(super) fn on_segment(
         &mut self,
         now: Nanos,

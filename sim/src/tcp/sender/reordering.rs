@@ -61,7 +61,8 @@ impl Reordering {
         self.kept = (self.kept + 1).min(KEPT);
     }
 
-    /// How long to wait. Where no reordering was seen, losses that are `evident` are not waited for.
+    /// How long to wait. Where no reordering was seen, there is no wait for losses that are
+    /// `evident`.
     pub(super) fn window(&self, evident: bool, rtt: &Rtt) -> Nanos {
         if evident && !self.seen { 0 } else { (rtt.min / 4 * self.steps).min(rtt.smoothed) }
     }
