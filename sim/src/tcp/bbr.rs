@@ -83,7 +83,7 @@ enum Mode {
 }
 
 /// The window and rate of a sender.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Bbr {
     mode: Mode,
     segments: f64,

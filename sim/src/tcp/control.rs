@@ -22,7 +22,7 @@ pub struct TcpState {
 }
 
 /// The congestion control.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) enum Control {
     Window(Window),
     Bbr(Box<Bbr>),
@@ -58,12 +58,11 @@ impl Control {
         }
     }
 
-    /// The losses since it was as `before` were none.
-    pub(super) fn on_undo(&mut self, before: &Self) {
-        match (self, before) {
-            (Self::Window(window), Self::Window(before)) => window.on_undo(before),
-            (Self::Bbr(bbr), _) => bbr.on_undo(),
-            (Self::Window(_), Self::Bbr(_)) => {}
+    /// The losses of the last recovery were none.
+    pub(super) fn on_undo(&mut self) {
+        match self {
+            Self::Window(window) => window.on_undo(),
+            Self::Bbr(bbr) => bbr.on_undo(),
         }
     }
 }

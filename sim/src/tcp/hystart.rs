@@ -13,7 +13,7 @@ const THRESHOLD: (Nanos, Nanos) = (4 * MILLI, 16 * MILLI);
 const SPACING: Nanos = 2 * MILLI;
 
 /// State of the current round.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct HyStart {
     /// Minimum RTT of the connection.
     min_rtt: Option<Nanos>,

@@ -344,7 +344,7 @@ impl Sender {
         if self.probes.on_ack(answer)
             && let Control::Window(window) = &mut self.control
         {
-            window.on_loss();
+            window.reduce();
         }
         self.doubts = self.judge_recovery(self.first > first, &news);
         let News { delivered, newest: Some(newest), .. } = news else { return };
@@ -459,7 +459,7 @@ impl Sender {
 
     fn undo_from_here(&self) -> Undo {
         let repeated = self.segments.iter().filter(|segment| segment.is_repeated()).count();
-        Undo::new(self.first, self.control.clone(), repeated as u32)
+        Undo::new(self.first, repeated as u32)
     }
 
     /// End of a segment that an acknowledgement of `ack` bytes reports as a duplicate: its first
@@ -487,8 +487,8 @@ impl Sender {
     /// Returns whether nothing is to be retransmitted for now (`tcp_fastretrans_alert`,
     /// `tcp_process_loss`).
     fn judge_recovery(&mut self, advanced: bool, news: &News) -> bool {
-        let delayed = self.undo.as_ref().is_some_and(|undo| undo.was_delayed(&self.timestamps));
-        let in_vain = self.undo.as_ref().is_some_and(Undo::repeated_in_vain);
+        let delayed = self.undo.is_some_and(|undo| undo.was_delayed(&self.timestamps));
+        let in_vain = self.undo.is_some_and(|undo| undo.repeated_in_vain());
         let over = self.recovery.is_none_or(|recovery| self.first >= recovery.until);
         match self.recovery.as_mut().map(|recovery| &mut recovery.timeout) {
             Some(Some(timeout)) => {
@@ -524,8 +524,10 @@ impl Sender {
 
     /// The retransmissions were needless. `all`: what is still taken for lost is not, either.
     fn undo_recovery(&mut self, all: bool) {
-        let Some(undo) = self.undo.take() else { return };
-        self.control.on_undo(&undo.before);
+        if self.undo.take().is_none() {
+            return;
+        }
+        self.control.on_undo();
         self.recovery = None;
         if all {
             for segment in self.segments.iter_mut().filter(|segment| segment.fate == Fate::Lost) {

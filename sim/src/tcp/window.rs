@@ -16,7 +16,7 @@ const INITIAL_SEGMENTS: f64 = 10.0;
 const MIN_SEGMENTS: f64 = 2.0;
 
 /// The congestion window, in segments.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Window {
     kind: TcpControl,
     segments: f64,
@@ -35,6 +35,9 @@ pub(super) struct Window {
     /// Slow start follows a timeout; then one segment counts per acknowledgement (RFC 3465,
     /// section 2.3).
     after_timeout: bool,
+    /// Window, threshold and `after_timeout` before the last recovery (`prior_cwnd`,
+    /// `prior_ssthresh`).
+    before: (f64, f64, bool),
 }
 
 impl Window {
@@ -50,6 +53,7 @@ impl Window {
             w_est_growth: 1.0,
             hystart: HyStart::default(),
             after_timeout: false,
+            before: (INITIAL_SEGMENTS, f64::INFINITY, false),
         }
     }
 
@@ -111,8 +115,14 @@ impl Window {
         }
     }
 
-    /// The first loss in a round trip.
+    /// Recovery begins.
     pub(super) fn on_loss(&mut self) {
+        self.before = (self.segments, self.threshold, self.after_timeout);
+        self.reduce();
+    }
+
+    /// Something was lost.
+    pub(super) fn reduce(&mut self) {
         // Fast convergence (section 4.7).
         self.w_max = match self.segments < self.w_max {
             true => self.segments * (1.0 + BETA) / 2.0,
@@ -136,11 +146,12 @@ impl Window {
         self.after_timeout = true;
     }
 
-    /// The losses that reduced the window of `before` were none (`tcp_undo_cwnd_reduction`).
-    pub(super) fn on_undo(&mut self, before: &Self) {
-        self.segments = self.segments.max(before.segments);
-        self.threshold = self.threshold.max(before.threshold);
-        self.after_timeout = before.after_timeout;
+    /// The losses of the last recovery were none (`tcp_undo_cwnd_reduction`).
+    pub(super) fn on_undo(&mut self) {
+        let (segments, threshold, after_timeout) = self.before;
+        self.segments = self.segments.max(segments);
+        self.threshold = self.threshold.max(threshold);
+        self.after_timeout = after_timeout;
         self.since = None;
     }
 }

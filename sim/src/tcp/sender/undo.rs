@@ -5,16 +5,13 @@
 //! retransmission, so the original has arrived (RFC 3522), or each retransmission is reported as a
 //! duplicate (RFC 3708).
 
-use super::super::control::Control;
 use super::super::timestamps::Timestamps;
 
 /// What is known of the retransmissions since recovery began.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Undo {
     /// First byte that was not acknowledged then (`undo_marker`).
     marker: u64,
-    /// Congestion control then.
-    pub(super) before: Control,
     /// Retransmissions not reported as duplicates; `None` before the first one (`undo_retrans`).
     outstanding: Option<u32>,
     /// Timestamp of the first retransmission (`retrans_stamp`).
@@ -23,9 +20,9 @@ pub(super) struct Undo {
 
 impl Undo {
     /// Recovery begins, with `repeated` retransmissions still in flight.
-    pub(super) fn new(marker: u64, before: Control, repeated: u32) -> Self {
+    pub(super) fn new(marker: u64, repeated: u32) -> Self {
         let outstanding = (repeated > 0).then_some(repeated);
-        Self { marker, before, outstanding, stamp: None }
+        Self { marker, outstanding, stamp: None }
     }
 
     /// A lost segment was sent again, with the timestamp `stamp`.
@@ -56,15 +53,10 @@ impl Undo {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::TcpControl;
-
-    fn undo(repeated: u32) -> Undo {
-        Undo::new(5_000, Control::new(TcpControl::CUBIC), repeated)
-    }
 
     #[test]
     fn retransmissions_were_in_vain_once_each_is_reported_as_a_duplicate() {
-        let mut undo = undo(1);
+        let mut undo = Undo::new(5_000, 1);
         undo.on_repeated(7);
         undo.on_duplicate(6_000);
         undo.on_duplicate(5_000);
@@ -75,7 +67,7 @@ mod tests {
 
     #[test]
     fn without_a_retransmission_none_was_in_vain() {
-        let mut undo = undo(0);
+        let mut undo = Undo::new(5_000, 0);
         undo.on_duplicate(6_000);
         assert!(!undo.repeated_in_vain() && !undo.was_delayed(&Timestamps::default()));
     }
