@@ -4,10 +4,11 @@
 use core::time::Duration;
 
 use mpip_link::{LinkConfig, Loss};
-use mpip_sim::clock::SECOND;
+use mpip_sim::clock::{MILLI, SECOND};
 use mpip_sim::measure::{Scenario, Sender};
+use mpip_sim::spec::{FlowSpec, QuicControl, Traffic};
 
-use crate::common::{both, link, share_of_limit};
+use crate::common::{assert_sound, both, client_and_gateway, link, observed, share_of_limit};
 
 /// Share of the limit with `sender`, from the start.
 fn share(paths: &[(LinkConfig, LinkConfig)], sender: &str) -> f64 {
@@ -71,4 +72,20 @@ fn a_socket_buffer_holds_what_is_delivered_when_a_gap_closes() {
         let share = share(&paths, sender);
         assert!(share > 0.8, "{sender}: {share:.3}");
     }
+}
+
+#[test]
+fn a_small_packet_of_the_handshake_does_not_take_the_far_path_behind_two_full_ones() {
+    let start = 4 * SECOND;
+    let paths = [both(link(100, 2, 400)), both(link(100, 100, 400))];
+    let mut spec = client_and_gateway(1, &paths).lasting(start + SECOND);
+    let traffic = Traffic::Quic { bytes: Some(20_000), control: QuicControl::Cubic };
+    let stop = spec.duration;
+    spec.add_flow(FlowSpec { from: 0, to: 1, start, stop, v6: false, traffic });
+    let mut world = observed(spec);
+    world.run_until(start + SECOND);
+    assert_sound(&world);
+    assert_eq!(world.flow_bytes(0), 20_000);
+    let took = world.last_delivery(0).expect("delivered") - start;
+    assert!(took < 30 * MILLI, "{took} ns");
 }

@@ -158,9 +158,10 @@ impl<C: Content> Path<C> {
     }
 
     /// Time until what was sent has left the queue of the path: by the times at which it was sent,
-    /// or by what is in flight beyond the bandwidth-delay product, whichever is less.
+    /// or by what is in flight beyond the bandwidth-delay product as far as it is known, whichever
+    /// is less.
     pub fn backlog(&self, now: Instant) -> Duration {
-        let takes = time_for(self.flight.in_flight(), self.delivers());
+        let takes = time_for(self.flight.in_flight(), self.known_rate());
         let queued = takes.saturating_sub(self.flight.rtt().minimum());
         self.drain.empty_at().since(now).min(queued)
     }
