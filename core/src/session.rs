@@ -191,6 +191,7 @@ impl Outgoing {
 
     /// The peer acknowledges this host's SYN.
     pub(crate) fn on_syn_ack(&mut self, now: Instant) {
+        self.thinning.on_syn_ack(now);
         self.aggregation.on_syn_ack(now);
     }
 

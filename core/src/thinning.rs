@@ -27,11 +27,17 @@ use growth::{Growth, RESPONSE};
 pub(crate) use hidden::{HiddenThinning, Progress};
 use rounds::Rounds;
 
+/// Smallest window, in segments, with which HyStart ends slow start (`hystart_low_window` in
+/// Linux). Below it all acknowledgements pass: a short transfer has no other round trips.
+const MIN_WINDOW: u32 = 16;
 /// Largest gap within an acknowledgement train. Linux's HyStart also ends slow start when a train
-/// lasts for half the minimum RTT, however few acknowledgements it has (RFC 9406 omits this).
+/// that began with the round lasts for half the minimum RTT, however few acknowledgements it has
+/// (RFC 9406 omits this). After one longer gap, it looks for a train only in the next round.
 const TRAIN_GAP: Duration = Duration::from_millis(3);
-/// RTT up to which acknowledgements of a train are dropped before the sender's kind of growth is
-/// known, µs. The kind is known a few short round trips later; the train of a nearby link would
+/// Part of the minimum RTT (divisor) for which a train may last: Linux permits a half.
+const TRAIN_DIVISOR: u32 = 3;
+/// RTT up to which a sender whose kind of growth is not known yet counts as one that grows by all
+/// bytes, µs. The kind is known a few short round trips later; the train of a nearby link would
 /// have ended slow start by then.
 const SHORT_RTT: u32 = 10_000;
 /// Segments that a sender leaves of the receive window: it waits until it may send as many at once
@@ -55,6 +61,8 @@ pub(crate) struct Thinning {
     rounds: Rounds,
     /// When the last acknowledgement passed.
     last: Instant,
+    /// There was a gap in this round, so what follows is no train.
+    gapped: bool,
     /// The last acknowledgement that passed, and the highest one seen.
     passed: u32,
     seen: u32,
@@ -115,12 +123,14 @@ impl Thinning {
             self.seen = ack;
         }
         self.rounds.on_flight(flight + covered);
-        let thins = self.rounds.needs_growth(waits) && self.must_pass == 0;
-        let close = now < self.last + TRAIN_GAP;
+        let small = self.rounds.peak() < self.growth.full_segments(MIN_WINDOW);
+        let thins = self.rounds.needs_growth(waits) && self.must_pass == 0 && !small;
+        let gap = now >= self.last + TRAIN_GAP;
+        let close = !gap && !self.gapped && self.lengthens_train(now, ack);
         let near = (1..=SHORT_RTT).contains(&self.lowest_rtt);
-        let soon = close && near && !self.growth.is_limited();
-        let few =
-            soon || (close || self.rounds.is_few(covered)) && covered < self.growth.permitted();
+        let unknown = near && !self.growth.is_limited();
+        let few = (close || self.rounds.is_few(covered))
+            && (unknown || covered < self.growth.permitted());
         if thins && flight > 0 && few {
             return false;
         }
@@ -128,9 +138,18 @@ impl Thinning {
         self.growth.on_passed(flight + covered, covered, soon);
         self.last = now;
         self.must_pass = self.must_pass.saturating_sub(1);
-        self.rounds.on_ack(now, ack, end);
+        self.gapped |= gap;
+        if self.rounds.on_ack(now, ack, end) {
+            self.gapped = false;
+        }
         self.passed = ack;
         true
+    }
+
+    /// Whether the sender would find that an acknowledgement train lasts for long.
+    fn lengthens_train(&self, now: Instant, ack: u32) -> bool {
+        let long = now.since(self.rounds.began()).as_micros() * u128::from(TRAIN_DIVISOR);
+        long > u128::from(self.lowest_rtt) && !self.rounds.is_past(ack)
     }
 
     /// Whether the acknowledgement `ack` has to wait for the receiver's report that a tail loss
@@ -182,12 +201,23 @@ impl Thinning {
         }
     }
 
+    /// The peer acknowledges the sender's SYN.
+    pub(crate) fn on_syn_ack(&mut self, now: Instant) {
+        if let Some(took) = self.sample.take(now) {
+            self.on_rtt(took);
+        }
+    }
+
     fn measure(&mut self, now: Instant, ack: u32) {
         if let Some(took) = self.sample.on_ack(now, ack) {
-            let took = took.as_micros().clamp(1, u32::MAX.into()) as u32;
-            let lowest = if self.lowest_rtt == 0 { took } else { self.lowest_rtt };
-            self.lowest_rtt = lowest.min(took);
+            self.on_rtt(took);
         }
+    }
+
+    fn on_rtt(&mut self, took: Duration) {
+        let took = took.as_micros().clamp(1, u32::MAX.into()) as u32;
+        let lowest = if self.lowest_rtt == 0 { took } else { self.lowest_rtt };
+        self.lowest_rtt = lowest.min(took);
     }
 
     /// The sender retransmits a segment, which may be all that is in flight.

@@ -56,6 +56,11 @@ impl Growth {
         self.ceiling > 0
     }
 
+    /// Bytes of so many full segments.
+    pub(super) fn full_segments(&self, count: u32) -> u32 {
+        self.segment.saturating_mul(count)
+    }
+
     /// Bytes that the next acknowledgement may cover.
     pub(super) fn permitted(&self) -> u32 {
         let segments = self.proven.max(1).saturating_mul(2);

@@ -56,6 +56,16 @@ impl Rounds {
         self.in_slow_start() && !full
     }
 
+    /// Most bytes in flight in this round as the sender sees it.
+    pub(super) fn peak(&self) -> u32 {
+        self.peak
+    }
+
+    /// Whether the acknowledgement `ack` covers more than what was sent before the round began.
+    pub(super) fn is_past(&self, ack: u32) -> bool {
+        (1..MAX_WINDOW).contains(&ack.wrapping_sub(self.end))
+    }
+
     /// Whether `covered` bytes are too few for an acknowledgement of this round to pass.
     pub(super) fn is_few(&self, covered: u32) -> bool {
         covered < self.peak / PASS_DIVISOR
@@ -71,7 +81,7 @@ impl Rounds {
     pub(super) fn on_ack(&mut self, now: Instant, ack: u32, end: u32) -> bool {
         let all = ack == end;
         self.ran_out |= all;
-        let ends = ack.wrapping_sub(self.end) < MAX_WINDOW;
+        let ends = self.is_past(ack);
         if ends {
             self.end_round(now, end);
             self.ran_out = all;
@@ -116,7 +126,7 @@ mod tests {
             if filled {
                 rounds.on_filled();
             }
-            assert!(rounds.on_ack(now, round * 100_000, (round + 1) * 100_000));
+            assert!(rounds.on_ack(now, round * 100_000 + 1, (round + 1) * 100_000));
             !rounds.needs_growth(None)
         })
     }

@@ -119,8 +119,8 @@ fn what_waits_for_a_part_of_the_round_is_a_burst() {
     let at = |millis| NOW + Duration::from_millis(millis);
     assert!(thinning.passes(at(0), 1_000, 100_000, None));
     assert!(!thinning.passes(at(10), 2_000, 100_000, Some(at(5))), "it came after the round began");
-    assert!(thinning.passes(at(20), 100_000, 200_000, Some(at(5))), "this begins another round");
-    assert!(thinning.passes(at(30), 101_000, 200_000, Some(at(5))));
+    assert!(thinning.passes(at(20), 101_000, 200_000, Some(at(5))), "this begins another round");
+    assert!(thinning.passes(at(30), 102_000, 200_000, Some(at(5))));
 }
 
 #[test]
@@ -156,15 +156,42 @@ fn beside_a_near_peer_a_train_has_one_wagon_before_anything_is_known() {
 }
 
 #[test]
-fn a_train_has_one_wagon() {
+fn a_train_has_one_wagon_and_what_follows_a_gap_is_none() {
     let mut thinning = proven();
-    assert!(thinning.passes(NOW, 0, 10 * SEGMENT, None));
+    assert!(thinning.passes(NOW, 0, 30 * SEGMENT, None));
     let mut passes = |micros, ack| {
         let now = NOW + Duration::from_micros(micros);
-        thinning.passes(now, ack * SEGMENT, 10 * SEGMENT, None)
+        thinning.passes(now, ack * SEGMENT, 30 * SEGMENT, None)
     };
-    assert!(!passes(500, 4) && !passes(2_900, 6) && passes(3_100, 8));
-    assert!(passes(3_200, 10), "after the last one none follows");
+    assert!(!passes(500, 6) && !passes(2_900, 8) && passes(3_100, 10));
+    assert!(!passes(3_200, 12), "it covers little");
+    assert!(passes(3_300, 16) && passes(3_400, 22));
+    assert!(passes(3_500, 30), "after the last one none follows");
+}
+
+#[test]
+fn a_train_that_is_short_ends_nothing() {
+    let at = |micros| NOW + Duration::from_micros(micros);
+    let mut thinning = proven();
+    thinning.on_segment(at(0), SEGMENT, 2 * SEGMENT);
+    let mut passes =
+        |micros, ack, end| thinning.passes(at(micros), ack * SEGMENT, end * SEGMENT, None);
+    assert!(passes(6_000, 2, 32), "it begins a round, and shows the RTT");
+    assert!(passes(6_500, 10, 40) && passes(7_900, 18, 52));
+    assert!(!passes(8_200, 24, 60), "a third of the RTT has passed");
+    assert!(!passes(9_000, 32, 60) && passes(9_100, 34, 60), "it begins another round");
+}
+
+#[test]
+fn windows_too_small_for_hystart_grow_by_all_acknowledgements() {
+    let run = |window: u32| {
+        let mut thinning = proven();
+        assert!(thinning.passes(NOW, 0, window * SEGMENT, None));
+        let acks = (2..window).step_by(2);
+        acks.filter(|ack| thinning.passes(NOW, ack * SEGMENT, window * SEGMENT, None)).count()
+    };
+    assert_eq!(run(MIN_WINDOW - 2), 6);
+    assert_eq!(run(MIN_WINDOW), 3);
 }
 
 /// The window of a sender that fills the receive window, which becomes wider by three segments with
