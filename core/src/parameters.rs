@@ -68,6 +68,9 @@ parameters! {
         jitter_weight: f64 = 1.0, "deviations", 0.0..=10.0, "measured";
         /// Extra one-way delay from which on a path counts as far.
         far: Duration = ms(100), "ms", 0.0..=10_000.0, "measured";
+        /// Uses a slower path for a backlog only while a faster one is in BBR's Startup, however
+        /// long the busy period is.
+        awaits_growth: bool = true, "", 0.0..=1.0, "measured";
         /// Leaves a slower path unused while what it carries in a time as long as the busy period
         /// is less than what the faster ones carry while its packets are waited for.
         weighs: bool = true, "", 0.0..=1.0, "measured";
@@ -238,6 +241,9 @@ parameters! {
         lossy: f64 = 0.05, "share", 0.0..=1.0, "measured";
         /// Data that may wait for paths in slow start, in windows of these.
         ahead: f64 = 6.0, "windows", 0.0..=1_000.0, "two round trips, in each of which they double";
+        /// The same in round trips at the rate that a path has shown while it was idle, if that is
+        /// less.
+        round_trips: f64 = 2.0, "round trips", 0.0..=1_000.0, "as `ahead`";
         /// Part of a round trip for which an acknowledgement of QUIC or a VPN is withheld at most.
         patience: u32 = 4, "parts", 1.0..=1_000.0, "measured";
         /// The same when nothing more is in flight, and none will follow.

@@ -39,7 +39,7 @@ const TRAIN_DIVISOR: u32 = 3;
 /// RTT up to which a sender whose kind of growth is not known yet counts as one that grows by all
 /// bytes, µs. The kind is known a few short round trips later; the train of a nearby link would
 /// have ended slow start by then.
-const SHORT_RTT: u32 = 10_000;
+const SHORT_RTT: u32 = 30_000;
 /// Segments that a sender leaves of the receive window: it waits until it may send as many at once
 /// (Linux, `tcp_tso_should_defer`).
 const LEFT: u32 = 2;

@@ -347,6 +347,7 @@ impl<C: Content> Flight<C> {
                 jitter: reordering.map_or(Duration::ZERO, |reordering| reordering.deviation),
                 min_rtt: self.rtt.minimum(),
                 ecn_ce,
+                capacity: None,
             }
         });
         self.trim(now);

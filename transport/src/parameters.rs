@@ -31,6 +31,9 @@ parameters! {
     pub struct BbrParameters {
         /// Gain in Startup: the lowest that lets the rate double in each round trip.
         startup_gain: f64 = 2.77, "times", 1.0..=10.0, "the draft: 4 ln 2";
+        /// Packets with which a transfer begins at most, where the path has shown while it was idle
+        /// that its bandwidth-delay product is as large; 10 elsewhere (RFC 9002, section 7.2).
+        first_window: u64 = 32, "packets", 10.0..=1e6, "senders begin with up to 32: quic-go, content delivery networks";
         /// Pacing gain in Drain.
         drain_gain: f64 = 0.5, "times", 0.1..=1.0, "the draft";
         /// Pacing gain of a bandwidth probe (ProbeBW_UP).

@@ -594,13 +594,19 @@ impl Association {
         let growing = growing.unwrap_or_default().min(tuning.growth);
         let uneven = spread.max(late);
         let searching = || in_use().filter(|path| path.is_searching());
-        let windows: u64 = searching().map(|path| path.cc.window()).sum();
+        // Its window doubles, up to what the path has shown to carry.
+        let takes = |path: &Path| {
+            let rtt = path.flight.rtt().minimum().as_secs_f64();
+            let carries = path.shown_rate().map(|rate| rate as f64 * rtt * thinning.round_trips);
+            carries.unwrap_or(f64::INFINITY).min(path.cc.window() as f64 * thinning.ahead)
+        };
+        let ahead: f64 = searching().map(takes).sum();
         // The queue has to become long enough for dearer paths to be used: the inner TCP must not
         // take it for a sign of congestion before.
         let opens = self.selection.tiers.opens_after().map(|after| after * 2);
         let rate: u64 = paths.iter().map(|path| path.rate).sum();
         let opening = opens.map_or(0.0, |after| rate as f64 * after.as_secs_f64());
-        self.awaited = (windows as f64 * thinning.ahead).max(opening) as u64;
+        self.awaited = ahead.max(opening) as u64;
         // Slow start goes on for the sake of later paths. If a far one loses, the window outgrows
         // it. Losses at the end of its own slow start do not count.
         let nearest = paths.iter().map(|path| path.delay).min().unwrap_or_default();

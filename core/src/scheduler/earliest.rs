@@ -55,12 +55,9 @@ impl Scheduler for Earliest {
             return Some(ready);
         }
         let later = arrival(&paths[ready]) - arrival(&paths[first]);
+        let is_faster = |path: &&Candidate| arrival(path) < arrival(&paths[ready]);
         // Bytes that the faster paths carry before a packet sent now on the slower path arrives.
-        let faster: u64 = paths
-            .iter()
-            .filter(|path| arrival(path) < arrival(&paths[ready]))
-            .map(|path| path.rate)
-            .sum();
+        let faster: u64 = paths.iter().filter(is_faster).map(|path| path.rate).sum();
         let drains = (demand.backlog as u64 * 1_000_000 / faster.max(1)) as i64;
         let busy = now.since(demand.busy_since).as_micros() as i64;
         let far = paths[ready].searches && later >= self.far;
@@ -71,7 +68,10 @@ impl Scheduler for Earliest {
         let carried = |rate: u64, time: i64| i128::from(rate) * i128::from(time);
         let gains = |rate: u64| carried(rate, busy) >= carried(faster, later);
         let known = paths[ready].known.filter(|_| self.parameters.weighs);
-        let lasts = busy >= patience * later && known.is_none_or(gains);
+        let grows = || paths.iter().filter(is_faster).any(|path| path.searches);
+        let lasts = busy >= patience * later
+            && known.is_none_or(gains)
+            && !(self.parameters.awaits_growth && grows());
         (drains >= later || lasts).then_some(ready)
     }
 }

@@ -191,6 +191,21 @@ fn a_path_that_carries_little_is_not_waited_for_in_a_short_transfer() {
 }
 
 #[test]
+fn a_slower_path_takes_a_backlog_only_while_a_faster_one_grows() {
+    let mut paths = vec![path(0, 5), path(2, 50)];
+    paths[0].ready_at = NOW + Duration::from_millis(2);
+    paths[0].searches = true;
+    let choose = |paths: &[Candidate], backlog| {
+        let busy_since = NOW - Duration::from_millis(5_000);
+        earliest().choose(NOW, paths, &Demand { busy_since, backlog, ..demand() }, &mut rng())
+    };
+    assert_eq!(choose(&paths, 0), None);
+    assert_eq!(choose(&paths, 200_000), Some(1), "so much that it is not late");
+    paths[0].searches = false;
+    assert_eq!(choose(&paths, 0), Some(1));
+}
+
+#[test]
 fn what_a_path_that_searches_has_not_transmitted_yet_counts() {
     let mut paths = vec![path(0, 5), path(2, 7)];
     let choose = |paths: &[Candidate]| earliest().choose(NOW, paths, &demand(), &mut rng());

@@ -84,14 +84,19 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
     ),
     heuristic("waits", "the scheduler waits for a faster path", &["earliest.waits=0"]),
     heuristic(
+        "weighs",
+        "... and weighs what a slower one carries against the wait for it",
+        &["earliest.weighs=0"],
+    ),
+    heuristic(
+        "awaits-growth",
+        "... and sends only a backlog on a slower one while it is in Startup",
+        &["earliest.awaits_growth=0"],
+    ),
+    heuristic(
         "counts-repair",
         "the scheduler counts the wait for repairs",
         &["earliest.counts_repair=0"],
-    ),
-    heuristic(
-        "weighs",
-        "... and what a slower path carries is weighed against the wait for it",
-        &["earliest.weighs=0"],
     ),
     heuristic("jitter-weight", "the scheduler counts jitter", &["earliest.jitter_weight=0"]),
     heuristic(
@@ -104,6 +109,7 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
         "an idle path copies what others would deliver later",
         &["overtaking.enabled=0"],
     ),
+    heuristic("first-window", "a larger first window on fast paths", &["bbr.first_window=10"]),
     heuristic("capacity", "the scheduler knows what an idle path carries", &["capacity.enabled=0"]),
     heuristic("guard", "paths that do harm are left out", &["guard.enabled=0"]),
     heuristic(

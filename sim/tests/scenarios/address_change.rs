@@ -51,7 +51,8 @@ fn a_transfer_goes_on_within_one_and_a_half_round_trips() {
         for delay in [5, 50, 100] {
             let [opener, other] = [0, 1].map(|host| pause(host, delay, gap));
             let case = format!("{delay} ms either way, new address after {gap} ms");
-            assert!(opener <= 3 * delay + 5, "opener, {case}: {opener} ms");
+            // And a packet at the pace of a first window.
+            assert!(opener <= 3 * delay + delay / 13 + 5, "opener, {case}: {opener} ms");
             assert!(other <= 2 * delay + 5, "other, {case}: {other} ms");
         }
     }

@@ -118,7 +118,7 @@ fn beside_a_path_that_is_cut_for_50_ms_twice_a_second() {
 
 #[test]
 fn a_path_that_becomes_good_is_used_again() {
-    const HEALED: Nanos = 15 * SECOND;
+    const HEALED: Nanos = 18 * SECOND;
     let healed = Change {
         rate: Some(Some(10_000_000)),
         delay: Some(Duration::from_millis(10)),

@@ -40,7 +40,8 @@ fn voice_beside_a_transfer_takes_the_near_path_which_is_kept_clear_for_it() {
     let (median, late, bytes) = beside_a_transfer(&[]);
     // 10 ms, and 6 ms for a packet.
     assert!(median < 20 * MILLI, "{median} ns");
-    assert!(late < 60 * MILLI, "{late} ns");
+    // Behind a full packet, which takes 40 ms, and feedback.
+    assert!(late < 64 * MILLI, "{late} ns");
     // A rule about something else leaves it as it is; one that says so switches it off.
     let marks = [Rule { set_dscp: Some(0), ..Rule::default() }];
     assert_eq!(beside_a_transfer(&marks), (median, late, bytes));

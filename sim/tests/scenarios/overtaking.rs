@@ -54,6 +54,7 @@ fn transfers(parameters: Parameters) -> Transfers {
 fn spread() -> Parameters {
     let mut parameters = Parameters::default();
     parameters.earliest.weighs = false;
+    parameters.earliest.awaits_growth = false;
     parameters
 }
 

@@ -121,6 +121,8 @@ pub(super) struct Bbr {
     /// Whether the sender [used](Round::used) the last round fully: the feedback of this round is
     /// for the packets of that one.
     last_round_used: bool,
+    /// It began anew after persistent congestion: what the path showed before does not count.
+    failed: bool,
     last_feedback: Instant,
     full_bandwidth: FullBandwidth,
     /// Bandwidth before the probe, and probes in a row that found more.
@@ -160,6 +162,7 @@ impl Bbr {
             probe_rtt: ProbeRtt::new(now),
             suspects_rival: false,
             last_round_used: true,
+            failed: false,
             last_feedback: now,
             full_bandwidth: FullBandwidth::default(),
             bw_before_probe: 0.0,
@@ -641,6 +644,10 @@ impl Bbr {
         } else if self.window < target {
             self.window = grown;
         }
+        if !self.full_bandwidth.reached && !self.failed {
+            let first = self.first_window(sample.capacity, sample.min_rtt);
+            self.window = self.window.max(first as f64);
+        }
         if let Some(high) = self.inflight_hi {
             let share = if self.state == State::ProbeBwUp { 1.0 } else { self.parameters.headroom };
             self.window = self.window.min(high * share);
@@ -668,9 +675,13 @@ impl Bbr {
             let least = if rtt > 0.0 { 2.0 * self.max_datagram as f64 / rtt } else { 0.0 };
             self.pacing = Some(rate.max(least));
         } else {
-            let initial =
-                self.parameters.startup_gain * (INITIAL_WINDOW_PACKETS * self.max_datagram) as f64;
-            let initial = if rtt > 0.0 { initial / rtt } else { 0.0 };
+            let pace = |window: u64| {
+                if rtt > 0.0 { self.parameters.startup_gain * window as f64 / rtt } else { 0.0 }
+            };
+            // A larger first window is for links that are as fast, not for their queues.
+            let first = pace(self.first_window(sample.capacity, sample.min_rtt));
+            let first = first.min(sample.capacity.map_or(0.0, |capacity| capacity as f64));
+            let initial = first.max(pace(INITIAL_WINDOW_PACKETS * self.max_datagram));
             let rate = rate.max(initial).max(self.pacing.unwrap_or(0.0));
             self.pacing = (rate > 0.0).then_some(rate);
         }
@@ -716,7 +727,7 @@ impl CongestionControl for Bbr {
         if event.persistent {
             // Persistent congestion: the model of the path no longer holds.
             let anew = Self::new(event.now, self.max_datagram, &self.parameters);
-            *self = Self { window: self.min_window(), ..anew };
+            *self = Self { window: self.min_window(), failed: true, ..anew };
         }
         self.round.ecn |= event.ecn;
         // The reduction for the previous event stays, even if this event proves to be spurious.
@@ -741,6 +752,13 @@ impl CongestionControl for Bbr {
 
     fn pacing_rate(&self) -> Option<u64> {
         self.pacing.map(|rate| rate as u64)
+    }
+
+    fn first_window(&self, capacity: Option<u64>, min_rtt: Duration) -> u64 {
+        let capacity = capacity.filter(|_| !self.failed);
+        let holds = capacity.map_or(0.0, |capacity| capacity as f64 * min_rtt.as_secs_f64());
+        let most = self.parameters.first_window.max(INITIAL_WINDOW_PACKETS) * self.max_datagram;
+        (holds as u64).clamp(INITIAL_WINDOW_PACKETS * self.max_datagram, most)
     }
 
     fn bandwidth(&self) -> Option<u64> {

@@ -47,6 +47,8 @@ pub struct RateSample {
     pub min_rtt: Duration,
     /// Packets newly reported with congestion experienced.
     pub ecn_ce: u64,
+    /// What the path has shown while it was idle to carry, bytes/s; `None` if it has not.
+    pub capacity: Option<u64>,
 }
 
 #[cfg(test)]
@@ -70,6 +72,7 @@ impl RateSample {
             jitter: Duration::ZERO,
             min_rtt: rtt,
             ecn_ce: 0,
+            capacity: None,
         }
     }
 }
@@ -132,6 +135,12 @@ pub trait CongestionControl: fmt::Debug + Send {
 
     /// Pacing rate, bytes/s; `None`: no pacing.
     fn pacing_rate(&self) -> Option<u64>;
+
+    /// The window with which Startup begins, bytes, on a path that has shown while it was idle to
+    /// carry `capacity` bytes/s, if that is known, and has this minimum RTT; 0 without a Startup.
+    fn first_window(&self, _capacity: Option<u64>, _min_rtt: Duration) -> u64 {
+        0
+    }
 
     /// Estimated bandwidth, bytes/s, if the controller has an estimate.
     fn bandwidth(&self) -> Option<u64> {

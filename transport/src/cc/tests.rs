@@ -392,6 +392,7 @@ impl Steady {
             jitter: ms(0),
             min_rtt: ms(100),
             ecn_ce: 0,
+            capacity: None,
         }
     }
 
@@ -609,6 +610,26 @@ fn persistent_congestion_leaves_the_minimum() {
         assert!(["slow-start", "startup"].contains(&steady.control.state()), "{kind:?}");
         assert!(steady.round() > packets * PACKET, "{kind:?}");
     }
+}
+
+#[test]
+fn bbr_begins_with_what_an_idle_path_has_shown_to_hold() {
+    let begins = |packets: u64, failed: bool| {
+        let mut path = Steady::new(Bbr);
+        if failed {
+            path.lose(0, true, false);
+        }
+        let capacity = Some(packets * PACKET * 50);
+        let sample = RateSample { capacity, ..RateSample::of_rtt(path.now, ms(20)) };
+        path.control.on_feedback(&sample, &[], 0);
+        let pacing = path.control.pacing_rate().expect("it paces");
+        (path.control.window() / PACKET, pacing / (PACKET * 50))
+    };
+    assert_eq!(begins(5, false), (10, 27), "never less than ten packets");
+    assert_eq!(begins(20, false), (20, 27));
+    assert_eq!(begins(30, false), (30, 30), "as fast as the link at most");
+    assert_eq!(begins(1_000, false), (32, 88), "as fast as with ten packets, in proportion");
+    assert_eq!(begins(1_000, true), (4, 27), "persistent congestion");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use mpip_types::Instant;
 
 use super::Path;
 use crate::arrivals::MAX_DELAY;
-use crate::cc::Subflow;
+use crate::cc::{RateSample, Subflow};
 use crate::content::Content;
 use crate::flight::{LossSummary, Losses, Progress};
 use crate::liveness::{LivenessInput, Silence};
@@ -42,6 +42,8 @@ impl<C: Content> Path<C> {
         }
         if let Some(sample) = progress.sample {
             self.liveness.clear();
+            let capacity = self.capacity.rate(self.delay.jitter());
+            let sample = RateSample { capacity, ..sample };
             self.cc.on_feedback(now, sample, subflows, own);
             self.look_whether_it_opens();
         }

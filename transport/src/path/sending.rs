@@ -6,7 +6,6 @@ use mpip_types::Instant;
 use mpip_wire::RateLimit;
 
 use super::Path;
-use crate::cc::INITIAL_WINDOW_PACKETS;
 use crate::content::Content;
 use crate::flight::Losses;
 use crate::pacer::time_for;
@@ -139,8 +138,9 @@ impl<C: Content> Path<C> {
 
     /// Looks whether its transfers are so new that it has not shown what it carries.
     pub(super) fn look_whether_it_opens(&mut self) {
-        let initial = INITIAL_WINDOW_PACKETS * u64::from(self.mtu.limit());
-        self.opens = self.searches() && self.capacity.is_opening(self.cc.window(), initial);
+        let capacity = self.capacity.rate(self.delay.jitter());
+        let first = self.cc.first_window(capacity, self.flight.rtt().minimum());
+        self.opens = self.searches() && self.capacity.is_opening(self.cc.window(), first);
     }
 
     /// Rate at which packets may leave, bytes/s: the pacing rate, at most the upper rate; `None`

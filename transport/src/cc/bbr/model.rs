@@ -312,6 +312,7 @@ mod tests {
                 jitter: Duration::ZERO,
                 min_rtt: Duration::from_millis(2),
                 ecn_ce: 0,
+                capacity: None,
             };
             excess.on_feedback(&sample, PACKET);
         }

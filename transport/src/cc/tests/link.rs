@@ -498,6 +498,7 @@ impl World {
             jitter: if self.link.jitter.is_zero() { Duration::ZERO } else { flow.deviation },
             min_rtt: flow.min_rtt.0,
             ecn_ce: 0,
+            capacity: None,
         };
         flow.control.on_feedback(&sample, &subflows, own);
         if self.associated && self.flows[index].control.asks_all_to_drain() {
@@ -528,6 +529,7 @@ impl World {
             jitter: if self.link.jitter.is_zero() { Duration::ZERO } else { flow.deviation },
             min_rtt: flow.min_rtt.0,
             ecn_ce: 0,
+            capacity: None,
         };
         flow.control.on_feedback(&sample, &subflows, own);
         let event = CongestionEvent {
