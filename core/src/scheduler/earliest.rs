@@ -5,9 +5,10 @@
 //! packet on a lossy path, the mean wait for retransmissions. If the best path cannot send yet, the
 //! packet waits for it rather than arrive later on a slower path (BLEST, ECF). With a large backlog
 //! or a long busy period, slower paths are used as well: their packets arrive before the faster
-//! paths would have carried the backlog. A path that carries little begins later, because the
-//! receiver waits for it as long as for one that carries much: so does a far path whose capacity is
-//! not known yet.
+//! paths would have carried the backlog. While a faster path is in BBR's Startup, only the backlog
+//! counts: that path will soon carry more, and a short transfer would be over. A path that carries
+//! little begins later, because the receiver waits for it as long as for one that carries much: so
+//! does a far path whose capacity is not known yet.
 
 use rand_chacha::ChaCha8Rng;
 

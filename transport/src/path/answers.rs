@@ -42,10 +42,10 @@ impl<C: Content> Path<C> {
         }
         if let Some(sample) = progress.sample {
             self.liveness.clear();
-            let capacity = self.capacity.rate(self.delay.jitter());
+            let capacity = self.idle_capacity();
             let sample = RateSample { capacity, ..sample };
             self.cc.on_feedback(now, sample, subflows, own);
-            self.look_whether_it_opens();
+            self.look_whether_it_opens(capacity);
         }
     }
 

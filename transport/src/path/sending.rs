@@ -113,8 +113,13 @@ impl<C: Content> Path<C> {
     /// The capacity that the path's idle times have shown, bytes/s, or its estimated bandwidth if
     /// that is more; `None` if they have shown nothing.
     pub fn shown_rate(&self) -> Option<u64> {
-        let capacity = self.capacity.rate(self.delay.jitter())?;
+        let capacity = self.idle_capacity()?;
         Some(capacity.max(self.cc.bandwidth().unwrap_or(0)).max(1))
+    }
+
+    /// The capacity that the path's idle times have shown, bytes/s.
+    pub(super) fn idle_capacity(&self) -> Option<u64> {
+        self.capacity.rate(self.delay.jitter())
     }
 
     /// What the path carries as far as is known, bytes/s: what its idle times have shown, or what
@@ -136,9 +141,9 @@ impl<C: Content> Path<C> {
         if self.opens { self.first_drain.empty_at() } else { Instant::ZERO }
     }
 
-    /// Looks whether its transfers are so new that it has not shown what it carries.
-    pub(super) fn look_whether_it_opens(&mut self) {
-        let capacity = self.capacity.rate(self.delay.jitter());
+    /// Looks whether its transfers are so new that it has not shown what it carries. `capacity` is
+    /// that of its [idle times](Self::idle_capacity).
+    pub(super) fn look_whether_it_opens(&mut self, capacity: Option<u64>) {
         let first = self.cc.first_window(capacity, self.flight.rtt().minimum());
         self.opens = self.searches() && self.capacity.is_opening(self.cc.window(), first);
     }
