@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use crate::common::world::World;
-use crate::common::{Configuration, Daemon, Directory, Family, Host, two_hosts, wait_for};
+use crate::common::{Configuration, Daemon, Directory, Family, two_hosts, wait_for};
 use mpip_api::{BenchReport, Client, ClientError, DIAGNOSIS_PORT, Direction, Request};
 use mpip_testing::can_run;
 
@@ -23,11 +23,6 @@ fn client(daemon: &Daemon) -> Client {
     let mut client = Client::connect(&daemon.socket).expect("it answers");
     client.wait_up_to(Duration::from_secs(30)).expect("a time");
     client
-}
-
-fn shape(host: &Host, link: &str, rate: &str) {
-    let tbf = ["tbf", "rate", rate, "burst", "32kb", "latency", "50ms"];
-    host.exec("tc", &[&["qdisc", "add", "dev", link, "root"], &tbf[..]].concat());
 }
 
 fn bench(duration_ms: u64, max_bytes: u64, directions: &[Direction]) -> Request {
@@ -83,8 +78,8 @@ fn each_path_is_measured_alone_and_all_of_them_together() {
     }
     let world = World::new("bench", &[Family::V4], ENDPOINTS, "");
     for host in [&world.a, &world.b] {
-        shape(host, "eth0", "40mbit");
-        shape(host, "eth1", "4mbit");
+        host.shape("eth0", "40mbit");
+        host.shape("eth1", "4mbit");
     }
     world.daemon_a.wait_for_paths(2);
     wait_for("the peer's answer", || client(&world.daemon_a).ask_peer(None, None).is_ok());

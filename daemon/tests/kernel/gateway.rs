@@ -137,13 +137,15 @@ fn ping_bound(host: &Host, device: &str) -> bool {
 
 #[test]
 fn a_client_reaches_others_by_all_links_with_an_address_of_the_gateway() {
-    if !can_run(&PROGRAMS) {
+    if !can_run(&PROGRAMS) || !can_run(&["tc"]) {
         return;
     }
     let world = World::new("gw-way");
     let World { a, b, c, .. } = &world;
     let links = ["eth0", "eth1"];
     links.into_iter().for_each(|link| a.set_rp_filter(link, 1));
+    // One link must not have room for all that a transfer offers.
+    links.into_iter().for_each(|link| a.shape(link, "40mbit"));
     let before = [a, b].map(World::state);
     let mut gateway = world.gateway();
     let mut client = world.client("");
@@ -153,12 +155,12 @@ fn a_client_reaches_others_by_all_links_with_an_address_of_the_gateway() {
     }
     for address in SERVER {
         let address: IpAddr = address.parse().expect("valid");
-        Transfer::whole(a, c, address, 8 << 20).finish();
+        Transfer::whole(a, c, address, 4 << 20).finish();
     }
     for device in links {
         let paths = client.active_paths().into_iter().filter(|path| path.interface == device);
         let share: f64 = paths.map(|path| path.share).sum();
-        assert!(share > 0.02, "{device} carried {share} of it");
+        assert!(share > 0.1, "{device} carried {share} of it");
     }
     // The host did not forward before: it does nothing else now.
     c.ip(&["route", "add", "198.18.0.0/24", "via", "198.18.9.1"]);

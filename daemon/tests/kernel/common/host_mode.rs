@@ -159,6 +159,12 @@ impl Host {
         super::run("ip", &[&["netns", "exec", &self.name, program], arguments].concat())
     }
 
+    /// Limits what leaves by `interface` to `rate`, in the notation of `tc`.
+    pub(crate) fn shape(&self, interface: &str, rate: &str) {
+        let tbf = ["tbf", "rate", rate, "burst", "32kb", "latency", "50ms"];
+        self.exec("tc", &[&["qdisc", "add", "dev", interface, "root"], &tbf[..]].concat());
+    }
+
     /// Sets the reverse path filter of `interface`.
     pub(crate) fn set_rp_filter(&self, interface: &str, value: u8) {
         let setting = format!("net.ipv4.conf.{interface}.rp_filter={value}");
