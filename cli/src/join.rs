@@ -115,11 +115,7 @@ fn ask(invitation: &Invitation, request: &JoinRequest) -> Result<(), Failure> {
         }
         for socket in [&v4, &v6].into_iter().flatten() {
             let mut datagram = [0; JOIN_ANSWER_LEN + 1];
-            let len = match socket.recv(&mut datagram) {
-                Ok(len) => len,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
-                Err(_) => continue,
-            };
+            let Ok(len) = socket.recv(&mut datagram) else { continue };
             match request.read_answer(&datagram[..len]) {
                 Some(Ok(Verdict::Accepted)) => return Ok(()),
                 Some(Ok(verdict)) => return Err(Failure(refusal(invitation, verdict))),

@@ -268,7 +268,11 @@ fn forward(stream: &mut UnixStream, events: &Receiver<Arc<Event>>) {
 fn is_open(stream: &mut UnixStream) -> bool {
     match stream.read(&mut [0; 64]) {
         Ok(len) => len > 0,
-        Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+        // A read with a time limit is also interrupted when the process is frozen and thawed.
+        Err(error) => matches!(
+            error.kind(),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+        ),
     }
 }
 

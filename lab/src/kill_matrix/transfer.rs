@@ -1,6 +1,6 @@
 //! A TCP connection between two hosts with bulk data in both directions. Every byte is checked.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -130,6 +130,7 @@ fn send(mut stream: TcpStream, content: &[u8], ending: &AtomicBool) -> Sent {
         let at = (sent % PERIOD as u64) as usize;
         match stream.write(&content[at..at + CHUNK]) {
             Ok(length) => sent += length as u64,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return (sent, Some(error)),
         }
     }
@@ -154,6 +155,7 @@ fn receive(mut stream: TcpStream, content: &[u8]) -> Received {
                 received.right &= chunk[..length] == content[at..at + length];
                 received.bytes += length as u64;
             }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => {
                 received.error = Some(error);
                 return received;

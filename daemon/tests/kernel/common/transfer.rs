@@ -1,6 +1,6 @@
 //! Transfers by TCP between two hosts.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -142,7 +142,9 @@ impl Transfer {
     pub(crate) fn advance(&self, bytes: u64) {
         let before = self.progress();
         let what = format!("{bytes} bytes of a transfer after {before}");
-        wait_for(&what, || self.progress() >= before + bytes);
+        let advanced = || self.progress() >= before + bytes;
+        wait_for(&what, || advanced() || self.receiver.is_finished());
+        assert!(advanced(), "{what}: it ended before");
     }
 
     /// Waits until everything has arrived; where nothing limits what is sent, until something more
@@ -194,10 +196,13 @@ fn receive(mut stream: TcpStream, progress: &AtomicU64) -> u64 {
     let mut bytes = 0;
     let mut buffer = vec![0; CHUNK];
     loop {
-        let len = stream.read(&mut buffer).expect("the transfer goes on");
-        if len == 0 {
-            return bytes;
-        }
+        let len = match stream.read(&mut buffer) {
+            Ok(0) => return bytes,
+            Ok(len) => len,
+            // A read with a time limit is interrupted when the process is frozen and thawed.
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => panic!("the transfer goes on: {error}"),
+        };
         assert!(buffer[..len] == *pattern(bytes, len), "at byte {bytes} or soon after");
         bytes += len as u64;
         progress.store(bytes, Ordering::Relaxed);
