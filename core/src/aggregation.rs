@@ -235,13 +235,17 @@ impl Aggregation {
         }
     }
 
-    /// Raises the minimum RTT that the sender knows, from the first trial on.
+    /// Raises the minimum RTT that the sender knows, once its answers to aggregates have shown that
+    /// it paces.
     fn raise(&mut self, now: Instant, rate: f64, spread: Duration, parameters: &Parameters) {
         let Some((lowest, _)) = self.lowest else { return };
-        if parameters.raise.enabled && self.trial.is_some() && self.raise.is_none() {
+        let bursts = parameters.aggregation.bursts;
+        // A trial ends when so many answers in a row were bursts.
+        let answered = self.trial.is_some_and(|trial| trial.aggregates >= bursts);
+        if parameters.raise.enabled && answered && self.raise.is_none() {
             self.raise = Some(Box::new(Raise::new(now, lowest, rate)));
         }
-        let paces = self.bursts < parameters.aggregation.bursts;
+        let paces = self.bursts < bursts;
         if let Some(raise) = &mut self.raise {
             raise.end_period(now, Progress { rate, lowest, spread, paces }, &parameters.raise);
             if raise.is_over(now) {

@@ -162,10 +162,16 @@ fn a_retransmission_ends_an_aggregate() {
 fn what_a_sender_that_knows_a_near_path_only_sends_is_held_as_by_the_far_one() {
     let mut sender = Sender::new(NEAR * 6, 40, 0);
     assert_eq!(sender.aggregation.hold(), None);
-    sender.rounds(12);
+    sender.rounds(24);
     assert_eq!(sender.aggregation.hold(), Some(NEAR * 3));
-    let mut bursty = Sender::new(NEAR * 6, 40, 0);
-    bursty.bursts = true;
-    bursty.rounds(60);
-    assert_eq!(bursty.aggregation.hold(), None);
+}
+
+#[test]
+fn what_a_sender_sends_that_does_not_pace_is_never_held() {
+    let mut sender = Sender::new(NEAR * 6, 40, 0);
+    sender.bursts = true;
+    for round in 0..60 {
+        sender.round();
+        assert_eq!(sender.aggregation.hold(), None, "after round {round}");
+    }
 }
