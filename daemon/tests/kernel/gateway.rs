@@ -144,7 +144,7 @@ fn a_client_reaches_others_by_all_links_with_an_address_of_the_gateway() {
     let World { a, b, c, .. } = &world;
     let links = ["eth0", "eth1"];
     links.into_iter().for_each(|link| a.set_rp_filter(link, 1));
-    // One link must not have room for all that a transfer offers.
+    // So slow that a transfer needs both.
     links.into_iter().for_each(|link| a.shape(link, "40mbit"));
     let before = [a, b].map(World::state);
     let mut gateway = world.gateway();

@@ -142,7 +142,11 @@ fn receive(mut stream: TcpStream, content: &[u8]) -> Received {
     let mut last = clock::now();
     let mut chunk = vec![0; CHUNK];
     loop {
-        let result = stream.read(&mut chunk);
+        let result = match stream.read(&mut chunk) {
+            // The pause goes on.
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            result => result,
+        };
         let now = clock::now();
         if now - last >= PAUSE_MIN {
             received.pauses.push((last, now));
@@ -155,7 +159,6 @@ fn receive(mut stream: TcpStream, content: &[u8]) -> Received {
                 received.right &= chunk[..length] == content[at..at + length];
                 received.bytes += length as u64;
             }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => {
                 received.error = Some(error);
                 return received;

@@ -79,8 +79,8 @@ fn a_transfer_that_lasts_is_not_slower_than_on_the_far_path_alone() {
     assert!(with > 0.9 * alone, "{with:.2} Mbit/s, and {alone:.2} on the far path alone");
 }
 
-/// What raises its minimum RTT helps after 10 s, and begins when its answers have shown that it
-/// paces. Measured: 0.97 of the near path alone; 0.58 if it begins with the first aggregate.
+/// Its minimum RTT is raised for the time after 10 s, and not before its answers have shown that it
+/// paces. Measured: 0.97 of the near path alone; 0.58 if raising begins with the first aggregate.
 #[test]
 fn its_first_second_is_not_slower_than_on_the_near_path_alone() {
     let paths = vec![both(link(160, 1, 300)), both(link(40, 60, 300))];
