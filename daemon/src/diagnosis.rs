@@ -22,6 +22,7 @@ use std::time::Duration;
 pub(crate) use answer::serve;
 pub(crate) use ask::ask_peer;
 pub(crate) use bench::{Wish, bench};
+pub(crate) use load::is_wait;
 
 /// What peers may ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

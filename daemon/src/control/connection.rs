@@ -1,6 +1,6 @@
 //! One connection: reads requests and writes the answers in order.
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::ops::RangeInclusive;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -268,11 +268,7 @@ fn forward(stream: &mut UnixStream, events: &Receiver<Arc<Event>>) {
 fn is_open(stream: &mut UnixStream) -> bool {
     match stream.read(&mut [0; 64]) {
         Ok(len) => len > 0,
-        // A read with a time limit is also interrupted when the process is frozen and thawed.
-        Err(error) => matches!(
-            error.kind(),
-            ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
-        ),
+        Err(error) => diagnosis::is_wait(error.kind()),
     }
 }
 

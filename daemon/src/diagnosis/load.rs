@@ -122,7 +122,9 @@ pub(super) fn receive(
     meter
 }
 
-fn is_wait(kind: ErrorKind) -> bool {
+/// Whether a read or write with a time limit ended without a result: after that time, or because
+/// the process was frozen and thawed.
+pub(crate) fn is_wait(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 

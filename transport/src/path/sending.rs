@@ -144,8 +144,8 @@ impl<C: Content> Path<C> {
     /// Looks whether its transfers are so new that it has not shown what it carries. `capacity` is
     /// that of its [idle times](Self::idle_capacity).
     pub(super) fn look_whether_it_opens(&mut self, capacity: Option<u64>) {
-        let first = self.cc.first_window(capacity, self.flight.rtt().minimum());
-        self.opens = self.searches() && self.capacity.is_opening(self.cc.window(), first);
+        let first = || self.cc.first_window(capacity, self.flight.rtt().minimum());
+        self.opens = self.searches() && self.capacity.is_opening(self.cc.window(), first());
     }
 
     /// Rate at which packets may leave, bytes/s: the pacing rate, at most the upper rate; `None`
