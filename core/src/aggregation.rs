@@ -13,7 +13,8 @@
 //! in flight, so another one follows. None is delayed.
 //!
 //! That is all that can be done while the sender knows the near path's RTT. A transfer that lasts
-//! longer than BBR keeps it gets the far path's: see [`raise`].
+//! longer than BBR keeps it gets a far path's: see [`raise`]. So does one that the near path alone
+//! carries: BBR builds up no queue there, so it would never get to the far one.
 
 use core::time::Duration;
 
@@ -21,31 +22,25 @@ use mpip_types::Instant;
 use mpip_types::packet::MAX_WINDOW;
 
 use self::raise::{MIN_RTT_WINDOW, Progress, Raise};
-use crate::parameters::{AggregationParameters, Parameters};
+pub(crate) use self::reach::{PathReach, Reach};
+use crate::parameters::{AggregationParameters, Parameters, RaiseParameters};
 use crate::rtt_sample::RttSample;
 
 mod raise;
+mod reach;
 
 /// Time in which a sender that does not pace answers an acknowledgement.
 const BURST: Duration = Duration::from_millis(2);
 
-/// How far the paths in use reach.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Reach {
-    /// Minimum RTT of the farthest of them.
-    pub(crate) farthest: Duration,
-    /// Least one-way delay, µs against the association's reference.
-    pub(crate) nearest: i64,
-    /// How much longer the longest one is.
-    pub(crate) spread: Duration,
-}
+/// A sender that has had nothing in flight for so long is not in the middle of a transfer.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// The paths on which a sender's data leaves.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ahead {
+pub(crate) struct Ahead<'a> {
     /// More data is queued than they carry.
     pub(crate) waits: bool,
-    pub(crate) reach: Reach,
+    pub(crate) reach: &'a Reach,
 }
 
 /// State of one direction of a TCP connection.
@@ -61,13 +56,25 @@ pub(crate) struct Aggregation {
     /// The minimum RTT as BBR keeps it, and when it was measured.
     lowest: Option<(Duration, Instant)>,
     period: Period,
-    /// Rate in the last period, bytes/s.
+    /// Rate in the last period, and its moving average, bytes/s.
     rate: f64,
+    average: f64,
+    /// When the transfer began, and since when nothing is in flight.
+    busy_since: Instant,
+    idle_since: Option<Instant>,
+    /// Since when near paths have been full and nothing has waited for them.
+    steady_since: Option<Instant>,
+    /// Bytes in flight when acknowledgements began to be dropped.
+    in_flight: u32,
+    /// Time by which aggregates extend the sender's window at its rate.
+    extended: Duration,
     trial: Option<Trial>,
     raise: Option<Box<Raise>>,
     aggregate: Option<Aggregate>,
     /// Aggregates in a row that the sender answered with a burst, as one does that does not pace.
     bursts: u32,
+    /// It has answered so many that it is known to pace, unless the last ones were bursts.
+    answered: bool,
     /// Acknowledgements are dropped until then.
     until: Instant,
     /// No trial before then, because so many were in vain.
@@ -89,12 +96,41 @@ struct Period {
     idle: bool,
 }
 
+/// What a period was like.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    began: Instant,
+    /// Rates in it and in the one before, bytes/s.
+    rate: f64,
+    former_rate: f64,
+    /// The minimum RTT that the sender knows, the least one in the period, and how much of that
+    /// exceeds twice the minimum because of a far path.
+    lowest: Duration,
+    rtt: Duration,
+    missing: Duration,
+    /// See [`Period`].
+    waited: bool,
+    idle: bool,
+}
+
 /// Acknowledgements are aggregated.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     /// Rate before it, bytes/s.
     before: f64,
     aggregates: u32,
+    /// The window is not what limits the sender: while acknowledgements were dropped, it sent on.
+    has_room: bool,
+}
+
+impl Trial {
+    fn new(before: f64) -> Self {
+        Self { before, aggregates: 0, has_room: false }
+    }
+
+    fn one_more(self) -> Self {
+        Self { aggregates: self.aggregates.saturating_add(1), ..self }
+    }
 }
 
 /// An acknowledgement that covers what was dropped before it, and the sender's reaction.
@@ -111,8 +147,9 @@ impl Aggregation {
     /// The sender sends up to `end`.
     pub(crate) fn on_segment(&mut self, now: Instant, end: u32) {
         self.sample.on_segment(now, end);
-        if self.raise.as_mut().is_some_and(|raise| raise.on_segment(now)) {
-            self.raise = None;
+        if self.idle_since.take().is_some_and(|since| now.since(since) >= IDLE) {
+            // What follows may be a short exchange, and is not to wait.
+            (self.busy_since, self.steady_since, self.raise) = (now, None, None);
         }
         if let Some(aggregate) = &mut self.aggregate {
             if now <= aggregate.passed + BURST {
@@ -138,7 +175,7 @@ impl Aggregation {
 
     /// The peer acknowledges the sender's SYN.
     pub(crate) fn on_syn_ack(&mut self, now: Instant) {
-        self.raise = None;
+        (self.busy_since, self.steady_since, self.raise) = (now, None, None);
         if let Some(rtt) = self.sample.take(now) {
             self.on_rtt(now, rtt);
         }
@@ -151,7 +188,7 @@ impl Aggregation {
         now: Instant,
         ack: u32,
         end: u32,
-        ahead: Ahead,
+        ahead: Ahead<'_>,
         parameters: &Parameters,
     ) -> bool {
         let Parameters { aggregation, .. } = parameters;
@@ -161,7 +198,7 @@ impl Aggregation {
             let begun = flight < MAX_WINDOW;
             let period = Period { began: now, from: ack, ..Period::default() };
             (self.begun, self.acked, self.round_end) = (begun, ack, end);
-            self.period = period;
+            (self.period, self.busy_since) = (period, now);
             return true;
         }
         if news == 0 || news >= MAX_WINDOW {
@@ -177,15 +214,20 @@ impl Aggregation {
         }
         if self.until > Instant::ZERO {
             self.until = Instant::ZERO;
-            self.aggregate =
-                Some(Aggregate { passed: now, covered: news, before: end, after: end });
+            let more = end.wrapping_sub(self.acked).saturating_sub(self.in_flight);
+            if let Some(trial) = &mut self.trial {
+                trial.has_room |= f64::from(more) >= f64::from(news) * parameters.raise.room;
+            }
+            // A small one is no more than what a sender that paces sends meanwhile.
+            let paced = self.rate * BURST.as_secs_f64();
+            let aggregate = Aggregate { passed: now, covered: news, before: end, after: end };
+            let tells = f64::from(news) > paced * aggregation.telling;
+            self.aggregate = tells.then_some(aggregate);
         }
         self.acked = ack;
         if flight == 0 {
             self.period.idle |= !drops;
-            if let Some(raise) = &mut self.raise {
-                raise.on_idle(now);
-            }
+            self.idle_since = Some(now);
         }
         if ack.wrapping_sub(self.round_end) < MAX_WINDOW {
             self.round_end = end;
@@ -207,47 +249,118 @@ impl Aggregation {
         }
     }
 
-    fn end_period(&mut self, now: Instant, reach: Reach, all: &Parameters) {
+    fn end_period(&mut self, now: Instant, reach: &Reach, all: &Parameters) {
+        let Some(ended) = self.begin_period(now, reach, all.raise.weight) else { return };
         let parameters = &all.aggregation;
-        let period = Period { began: now, from: self.acked, ..Period::default() };
-        let ended = core::mem::replace(&mut self.period, period);
-        let seconds = now.since(ended.began).as_secs_f64().max(1e-6);
-        let rate = f64::from(self.acked.wrapping_sub(ended.from)) / seconds;
-        let former = core::mem::replace(&mut self.rate, rate);
-        // Twice the minimum may be in flight; what exceeds it is missing.
-        let missing = match (ended.lowest_rtt, self.lowest) {
-            (Some(rtt), Some((lowest, _))) if reach.farthest >= lowest * 2 => {
-                rtt.saturating_sub(lowest * 2)
-            }
-            _ => Duration::ZERO,
-        };
-        let grows = rate >= former * parameters.gain;
+        let keeps_near = self.keeps_near(now, &ended, reach, &all.raise);
+        let length = self.aggregate_length(&ended, keeps_near, parameters);
+        let raises = self.hold().is_some();
+        let grows = ended.rate >= ended.former_rate * parameters.gain;
         self.trial = match self.trial {
-            _ if self.bursts >= parameters.bursts || ended.waited || missing.is_zero() => None,
+            _ if self.bursts >= parameters.bursts => None,
+            // Without aggregates, the sender's window would not suffice for the raised RTT.
+            trial if raises => Some(trial.unwrap_or(Trial::new(ended.rate)).one_more()),
+            _ if ended.waited || length.is_zero() => None,
             // A window that grows needs no help.
             None if ended.idle || grows || now < self.again => None,
-            None => Some(Trial { before: rate, aggregates: 0 }),
-            Some(trial) => self.go_on(now, trial, rate, parameters),
+            None => Some(Trial::new(ended.rate)),
+            Some(trial) => self.go_on(now, trial, ended.rate, parameters),
         };
-        self.raise(now, rate, reach.spread, all);
+        self.update_raise(now, &ended, keeps_near, &reach.steps, all);
+        self.extended = Duration::ZERO;
         if self.trial.is_some() {
-            self.until = now + (missing * parameters.excess).min(parameters.longest);
+            self.until = now + length;
+            self.extended = length;
+            self.in_flight = self.round_end.wrapping_sub(self.acked);
         }
     }
 
+    /// Begins a period. Returns what the last one was like; `None` if the RTT is not known yet.
+    /// `weight`: that of a period in the average of the rate.
+    fn begin_period(&mut self, now: Instant, reach: &Reach, weight: f64) -> Option<Ended> {
+        let period = Period { began: now, from: self.acked, ..Period::default() };
+        let Period { began, from, lowest_rtt, waited, idle, .. } =
+            core::mem::replace(&mut self.period, period);
+        let seconds = now.since(began).as_secs_f64().max(1e-6);
+        let rate = f64::from(self.acked.wrapping_sub(from)) / seconds;
+        let former_rate = core::mem::replace(&mut self.rate, rate);
+        let before = if former_rate > 0.0 { self.average } else { rate };
+        self.average = before + (rate - before) * weight;
+        let (lowest, _) = self.lowest?;
+        let rtt = lowest_rtt.unwrap_or(lowest);
+        // Twice the minimum may be in flight.
+        let missing = match reach.farthest >= lowest * 2 {
+            true => rtt.saturating_sub(lowest * 2),
+            false => Duration::ZERO,
+        };
+        Some(Ended { began, rate, former_rate, lowest, rtt, missing, waited, idle })
+    }
+
+    /// For how long acknowledgements are to be dropped next.
+    fn aggregate_length(
+        &self,
+        ended: &Ended,
+        keeps_near: bool,
+        parameters: &AggregationParameters,
+    ) -> Duration {
+        let mut length = ended.missing * parameters.excess;
+        if keeps_near || self.hold().is_some() {
+            // What is in flight, but no longer than the sender's window lasts.
+            length = length.max(ended.rtt).min(self.extended + ended.lowest * 2);
+        }
+        length.min(parameters.longest)
+    }
+
+    /// Whether the sender is content with near paths although a farther one could carry more: they
+    /// have been full for some time, but neither is the RTT much longer than its minimum nor has
+    /// anything waited.
+    fn keeps_near(
+        &mut self,
+        now: Instant,
+        ended: &Ended,
+        reach: &Reach,
+        parameters: &RaiseParameters,
+    ) -> bool {
+        let is_farther = reach.beyond_full > ended.lowest.mul_f64(parameters.farther);
+        if !parameters.enabled || ended.idle {
+            self.steady_since = None;
+        } else if !ended.waited && ended.missing.is_zero() {
+            let since = self.steady_since.unwrap_or(ended.began);
+            self.steady_since = is_farther.then_some(since);
+        }
+        self.steady_since.is_some_and(|since| now.since(since) >= parameters.after)
+    }
+
     /// Raises the minimum RTT that the sender knows, once its answers to aggregates have shown that
-    /// it paces.
-    fn raise(&mut self, now: Instant, rate: f64, spread: Duration, parameters: &Parameters) {
-        let Some((lowest, _)) = self.lowest else { return };
-        let bursts = parameters.aggregation.bursts;
-        // A trial ends when so many answers in a row were bursts.
-        let answered = self.trial.is_some_and(|trial| trial.aggregates >= bursts);
-        if parameters.raise.enabled && answered && self.raise.is_none() {
+    /// it is a BBR.
+    fn update_raise(
+        &mut self,
+        now: Instant,
+        ended: &Ended,
+        keeps_near: bool,
+        steps: &[Duration],
+        all: &Parameters,
+    ) {
+        let &Ended { lowest, missing, .. } = ended;
+        let (bursts, rate, extended) = (all.aggregation.bursts, self.average, self.extended);
+        let answered = self.trial.filter(|trial| trial.aggregates >= bursts);
+        self.answered |= answered.is_some();
+        // On the near path alone others are limited by their windows, and a longer RTT would slow
+        // them down. Otherwise too, a transfer that has just begun may soon be over.
+        let begins = match keeps_near {
+            true => answered.is_some_and(|trial| trial.has_room),
+            false => {
+                let lasts = now.since(self.busy_since) >= all.raise.after;
+                self.answered && self.bursts < bursts && !missing.is_zero() && lasts
+            }
+        };
+        if all.raise.enabled && begins && self.raise.is_none() {
             self.raise = Some(Box::new(Raise::new(now, lowest, rate)));
         }
         let paces = self.bursts < bursts;
         if let Some(raise) = &mut self.raise {
-            raise.end_period(now, Progress { rate, lowest, spread, paces }, &parameters.raise);
+            let progress = Progress { rate, lowest, steps, extended, paces };
+            raise.end_period(now, progress, &all.raise);
             if raise.is_over(now) {
                 self.raise = None;
             }
@@ -262,14 +375,14 @@ impl Aggregation {
         rate: f64,
         parameters: &AggregationParameters,
     ) -> Option<Trial> {
-        let aggregates = trial.aggregates.saturating_add(1);
-        if aggregates >= parameters.trial && rate < trial.before * parameters.gain {
+        let trial = trial.one_more();
+        if trial.aggregates >= parameters.trial && rate < trial.before * parameters.gain {
             let pause = parameters.pause.saturating_mul(1 << self.in_vain.min(16));
             self.again = now + pause.min(parameters.pause_most);
             self.in_vain = self.in_vain.saturating_add(1);
             return None;
         }
-        Some(Trial { aggregates, ..trial })
+        Some(trial)
     }
 }
 

@@ -52,6 +52,9 @@ pub(crate) struct Period {
     pub(crate) new: u64,
     /// Packets were queued or in flight.
     pub(crate) load: bool,
+    /// Packets of senders were sent that do not know yet what the paths carry, because their
+    /// minimum RTT is being raised.
+    pub(crate) held: bool,
 }
 
 /// The role that the guard gives a path.
@@ -267,6 +270,8 @@ pub(crate) struct Guard {
     /// load.
     loaded: u32,
     unloaded: u32,
+    /// Periods until senders with a raised minimum RTT count as gone.
+    held: u32,
     /// When the next trial without paths may start, the pause after it, and how many were in vain.
     due: Instant,
     pause: Duration,
@@ -282,6 +287,7 @@ impl Guard {
             counts: VecDeque::new(),
             loaded: 0,
             unloaded: 0,
+            held: 0,
             due: Instant::ZERO,
             pause: parameters.again,
             failures: 0,
@@ -348,6 +354,12 @@ impl Guard {
             return;
         }
         self.follow(now, views, verdicts);
+        self.held = if period.held { self.parameters.stall } else { self.held.saturating_sub(1) };
+        if self.held > 0 && self.tries_fewer() {
+            self.trial = None;
+            self.end_trial(false);
+            self.counts.clear();
+        }
         if !self.count(period) {
             return;
         }
@@ -406,7 +418,7 @@ impl Guard {
 
     /// Counts the bytes of a period. `false` if it is not part of a transfer. One begins with bytes
     /// and goes on while packets wait or are in flight, up to the longest idle time.
-    fn count(&mut self, Period { left, new, load }: Period) -> bool {
+    fn count(&mut self, Period { left, new, load, .. }: Period) -> bool {
         let sends = left.max(new) > 0;
         self.unloaded = if sends { 0 } else { self.unloaded.saturating_add(1) };
         if self.unloaded > self.parameters.stall {
@@ -465,7 +477,8 @@ impl Guard {
                 return self.start(now, Trial { narrow: false, ..Trial::new(carried) });
             }
         }
-        if now >= self.due {
+        // Whatever carries more now: with a longer RTT senders will use all.
+        if now >= self.due && self.held == 0 {
             self.suspect(now, earliest);
         }
     }

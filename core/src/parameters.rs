@@ -274,6 +274,9 @@ parameters! {
         gain: f64 = 1.2, "times", 1.0..=10.0, "BBR probes with 1.25 times its rate";
         /// Aggregates in a row after which a sender that answers with bursts is left alone.
         bursts: u32 = 2, "aggregates", 1.0..=100.0, "measured";
+        /// An aggregate shows whether a sender paces if it covers this many times what the sender
+        /// sends in the 2 ms in which bursts are answered.
+        telling: f64 = 4.0, "times", 0.0..=100.0, "a burst is more than half of the aggregate";
         /// First pause after a trial in vain; it doubles.
         pause: Duration = ms(5_000), "ms", 0.0..=1e6, "measured";
         /// Longest pause.
@@ -286,18 +289,40 @@ parameters! {
     pub struct RaiseParameters {
         /// Enables it.
         enabled: bool = true, "", 0.0..=1.0, "measured";
-        /// The RTT may exceed twice the minimum RTT by so much: aggregates make up for 100 ms.
+        /// The RTT may exceed twice the minimum RTT by what aggregates make up for, and by so much
+        /// at most.
         margin: Duration = ms(80), "ms", 0.0..=1_000.0, "`bbr_extra_acked_max_us`";
+        /// Near paths are full if they carry this share of what they deliver.
+        full: f64 = 0.7, "share", 0.0..=1.0, "BBR delivers 0.75 of its rate after a probe";
+        /// Share of an aggregate by which the bytes in flight grow meanwhile if the window does not
+        /// limit the sender. BBR's window has room for as much as is in flight.
+        room: f64 = 0.125, "share", 0.0..=1.0, "measured";
+        /// Weight of a period in the average of the rate.
+        weight: f64 = 0.125, "share", 0.001..=1.0, "BBR's probes of a higher rate last 8 rounds";
+        /// A path counts that takes longer than the nearest by this share of the minimum RTT.
+        farther: f64 = 0.5, "share", 0.0..=1e6, "measured";
+        /// A path counts that delivers this share of what the nearer ones do.
+        worth: f64 = 0.1, "share", 0.0..=1.0, "measured";
+        /// Time after which it begins: since near paths are full and nothing waits for them, or,
+        /// where a far path's RTT is seen, since the transfer began.
+        after: Duration = ms(2_000), "ms", 0.0..=1e6, "a short transfer is over";
+        /// Growth of the rate in so many periods that shows that the current path is not full yet.
+        growth: f64 = 1.05, "times", 1.0..=10.0, "measured";
+        /// See `growth`.
+        patience: u32 = 8, "periods", 1.0..=1_000.0, "BBR probes for a higher rate every 8 rounds";
         /// Longest time for which packets are held.
         longest: Duration = ms(400), "ms", 0.0..=500.0, "a receiver holds none for more than 500 ms";
-        /// A rate below this share of that before counts as slower, for the first 10 s.
+        /// A minimum RTT counts as raised from this many times that before on.
+        raised: f64 = 1.5, "times", 1.0..=100.0, "a near path's minimum varies less";
+        /// A rate below this share of that before counts as slower, until the minimum RTT is raised
+        /// and for 10 s at most.
         least: f64 = 0.8, "share", 0.0..=1.0, "BBR delivers 0.75 of its rate after a probe";
         /// Periods in a row with a slower rate that end it.
         periods: u32 = 2, "periods", 1.0..=100.0, "one may be BBR's probe of the RTT";
         /// Time after which the sender must have become faster.
-        trial: Duration = ms(15_000), "ms", 0.0..=1e6, "BBR keeps a minimum RTT for 10 s";
+        trial: Duration = ms(30_000), "ms", 0.0..=1e6, "BBR keeps a minimum RTT for 10 s";
         /// Growth of the rate that counts as faster.
-        gain: f64 = 1.2, "times", 1.0..=10.0, "as of `aggregation`";
+        gain: f64 = 1.1, "times", 1.0..=10.0, "measured";
         /// Pause after it was ended.
         pause: Duration = ms(60_000), "ms", 0.0..=1e7, "measured";
     }

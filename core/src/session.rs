@@ -222,7 +222,7 @@ pub(crate) struct AckRules<'a> {
     pub(crate) waits: Option<Instant>,
     /// The receive window that the acknowledgement tells, bytes, if it is known.
     pub(crate) window: Option<u32>,
-    pub(crate) reach: Reach,
+    pub(crate) reach: &'a Reach,
     pub(crate) parameters: &'a Parameters,
 }
 

@@ -2,14 +2,16 @@
 //!
 //! BBR keeps its minimum RTT for 10 s, and then takes the current one. On a near path that is soon
 //! the old one again: every 10 s BBR lets four packets be in flight, and they take the near path.
-//! So the packets of such a session are held at the receiver as if they came by the far path, and
-//! after 10 s the sender has that RTT. With it, all paths fit into its window.
+//! So the packets of such a session are held at the receiver as if they came by a far path, and
+//! after 10 s the sender has that RTT. With it, both paths fit into its window. The scheduler knows
+//! that they are held, so the far path has its share although no queue builds up on the near one.
 //!
-//! Until then its window is what it was, and a longer RTT would lower its rate. What
-//! [aggregates](super) add to the window, 100 ms at its rate, makes up for that. So the RTT is
-//! raised in steps, each within what the window allows. A sender that becomes slower, or in the end
-//! not faster, is left alone for a while. A sender that pauses begins anew: what follows may be a
-//! short exchange, and is not to wait.
+//! Until then the sender's window is what it was, and a longer RTT would lower its rate. What
+//! [aggregates](super) add to the window, up to 100 ms at its rate, makes up for that. So the RTT
+//! is raised as far as that allows, and path by path: to that of the next farther one when the rate
+//! no longer grows. A sender that becomes slower, or in the end not faster, is left alone for a
+//! while. A sender that pauses begins anew: what follows may be a short exchange, and is not to
+//! wait.
 
 use core::time::Duration;
 
@@ -20,18 +22,17 @@ use crate::parameters::RaiseParameters;
 /// Time for which BBR keeps its minimum RTT (`bbr_min_rtt_win_sec`).
 pub(super) const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
 
-/// A sender that has had nothing in flight for so long is not in the middle of a transfer.
-const IDLE: Duration = Duration::from_secs(1);
-
 /// A period of a sender has ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Progress {
-    /// Its mean rate, bytes/s.
+pub(super) struct Progress<'a> {
+    /// Its mean rate of late, bytes/s.
     pub(super) rate: f64,
     /// The minimum RTT that the sender knows.
     pub(super) lowest: Duration,
-    /// Difference of the paths' delays.
-    pub(super) spread: Duration,
+    /// How much longer than by the nearest path packets take by the others, in ascending order.
+    pub(super) steps: &'a [Duration],
+    /// Time by which aggregates extend the sender's window at its rate.
+    pub(super) extended: Duration,
     /// The sender does not answer acknowledgements with bursts.
     pub(super) paces: bool,
 }
@@ -48,8 +49,11 @@ pub(super) struct Raise {
     /// Periods in a row with a lower rate than before.
     slow: u32,
     hold: Duration,
-    /// Since when nothing is in flight.
-    idle_since: Option<Instant>,
+    /// Index of the path whose delay all packets get.
+    step: usize,
+    /// The rate when it last grew, bytes/s, and periods since then.
+    grown: f64,
+    flat: u32,
     /// It did not help, and is not tried again before then.
     rests_until: Option<Instant>,
 }
@@ -63,7 +67,9 @@ impl Raise {
             best: 0.0,
             slow: 0,
             hold: Duration::ZERO,
-            idle_since: None,
+            step: 0,
+            grown: 0.0,
+            flat: 0,
             rests_until: None,
         }
     }
@@ -78,32 +84,39 @@ impl Raise {
         self.rests_until.is_some_and(|until| until <= now)
     }
 
-    /// Everything is acknowledged.
-    pub(super) fn on_idle(&mut self, now: Instant) {
-        self.idle_since = Some(now);
-    }
-
-    /// The sender sends. Returns whether it is over because the sender had paused.
-    pub(super) fn on_segment(&mut self, now: Instant) -> bool {
-        self.idle_since.take().is_some_and(|since| now.since(since) >= IDLE)
-    }
-
     pub(super) fn end_period(
         &mut self,
         now: Instant,
-        progress: Progress,
+        progress: Progress<'_>,
         parameters: &RaiseParameters,
     ) {
-        let Progress { rate, lowest, spread, paces } = progress;
-        let allowed = lowest * 2 + parameters.margin;
-        self.hold = spread.min(allowed.saturating_sub(self.lowest)).min(parameters.longest);
+        let Progress { rate, lowest, steps, extended, paces } = progress;
+        self.follow_growth(rate, steps.len(), parameters);
+        let step = steps.get(self.step).or(steps.last()).copied().unwrap_or_default();
+        let allowed = lowest * 2 + extended.min(parameters.margin);
+        self.hold = step.min(allowed.saturating_sub(self.lowest)).min(parameters.longest);
         self.best = self.best.max(rate);
         let time = now.since(self.began);
-        let is_slow = time < MIN_RTT_WINDOW && rate < self.before * parameters.least;
+        // Until the sender knows the longer RTT, it cannot become faster.
+        let waits = time < MIN_RTT_WINDOW && lowest < self.lowest.mul_f64(parameters.raised);
+        let is_slow = waits && rate < self.before * parameters.least;
         self.slow = if is_slow { self.slow + 1 } else { 0 };
         let in_vain = time >= parameters.trial && self.best < self.before * parameters.gain;
         if self.rests_until.is_none() && (!paces || in_vain || self.slow >= parameters.periods) {
             self.rests_until = Some(now + parameters.pause);
+        }
+    }
+
+    /// Goes on to the next of `steps` paths once the rate no longer grows.
+    fn follow_growth(&mut self, rate: f64, steps: usize, parameters: &RaiseParameters) {
+        if rate >= self.grown * parameters.growth {
+            (self.grown, self.flat) = (rate, 0);
+            return;
+        }
+        self.flat = self.flat.saturating_add(1);
+        if self.flat >= parameters.patience && self.step + 1 < steps {
+            self.step += 1;
+            (self.grown, self.flat) = (rate, 0);
         }
     }
 }
@@ -124,10 +137,13 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// Whether it goes on after a period with this rate, minimum RTT and spread.
-    fn goes_on(raise: &mut Raise, second: u64, rate: f64, lowest: Duration, spread: u64) -> bool {
-        let progress = Progress { rate, lowest, spread: millis(spread), paces: true };
-        raise.end_period(at(second), progress, &RaiseParameters::default());
+    /// Whether it goes on after a period with this rate and minimum RTT beside a path that is
+    /// farther by `step` ms.
+    fn goes_on(raise: &mut Raise, second: u64, rate: f64, lowest: Duration, step: u64) -> bool {
+        let parameters = RaiseParameters::default();
+        let (steps, extended) = ([millis(step)], parameters.margin);
+        let progress = Progress { rate, lowest, steps: &steps, extended, paces: true };
+        raise.end_period(at(second), progress, &parameters);
         raise.hold().is_some()
     }
 
@@ -165,20 +181,12 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_when_the_sender_pauses() {
-        let mut raise = Raise::new(BEGAN, NEAR, RATE);
-        raise.on_idle(at(3));
-        assert!(!raise.on_segment(at(3) + millis(100)), "its window was acknowledged at once");
-        assert!(!raise.on_segment(at(5)), "it was not idle");
-        raise.on_idle(at(6));
-        assert!(raise.on_segment(at(7)));
-    }
-
-    #[test]
     fn a_sender_that_does_not_pace_is_left_alone() {
         let mut raise = Raise::new(BEGAN, NEAR, RATE);
-        let progress = Progress { rate: RATE, lowest: NEAR, spread: millis(60), paces: false };
-        raise.end_period(at(1), progress, &RaiseParameters::default());
+        let parameters = RaiseParameters::default();
+        let (steps, extended) = ([millis(60)], parameters.margin);
+        let progress = Progress { rate: RATE, lowest: NEAR, steps: &steps, extended, paces: false };
+        raise.end_period(at(1), progress, &parameters);
         assert_eq!(raise.hold(), None);
     }
 
@@ -186,12 +194,56 @@ mod tests {
     fn a_sender_that_is_not_faster_with_the_longer_rtt_is_left_alone() {
         let run = |rate| {
             let mut raise = Raise::new(BEGAN, NEAR, RATE);
-            (1..=20).all(|second| {
+            (1..=35).all(|second| {
                 let rate = if second == 13 { rate } else { RATE };
                 goes_on(&mut raise, second, rate, NEAR, 60)
             })
         };
-        assert!(!run(RATE * 1.1));
+        assert!(!run(RATE * 1.05));
         assert!(run(RATE * 1.5));
+    }
+
+    #[test]
+    fn it_goes_no_further_than_aggregates_have_extended_the_window() {
+        let mut raise = Raise::new(BEGAN, NEAR, RATE);
+        for (second, extended) in [(1, 0), (2, 10), (3, 30)] {
+            let (steps, extended) = ([millis(60)], millis(extended));
+            let progress =
+                Progress { rate: RATE, lowest: NEAR, steps: &steps, extended, paces: true };
+            raise.end_period(at(second), progress, &RaiseParameters::default());
+            assert_eq!(raise.hold(), Some(NEAR + extended));
+        }
+    }
+
+    #[test]
+    fn the_next_path_has_its_turn_when_the_rate_no_longer_grows() {
+        let parameters = RaiseParameters::default();
+        let mut raise = Raise::new(BEGAN, NEAR, RATE);
+        let steps = [millis(20), millis(50)];
+        let mut period = |rate| {
+            let extended = parameters.margin;
+            let progress = Progress { rate, lowest: NEAR, steps: &steps, extended, paces: true };
+            raise.end_period(at(1), progress, &parameters);
+            raise.hold().expect("it goes on")
+        };
+        let mut rate = RATE;
+        for _ in 0..parameters.patience * 3 {
+            rate *= parameters.growth;
+            assert_eq!(period(rate), steps[0]);
+        }
+        for _ in 1..parameters.patience {
+            assert_eq!(period(rate), steps[0]);
+        }
+        for _ in 0..parameters.patience * 2 {
+            assert_eq!(period(rate), steps[1], "there is no farther one");
+        }
+    }
+
+    #[test]
+    fn a_sender_that_knows_the_longer_rtt_may_be_slow_for_a_while() {
+        let mut raise = Raise::new(BEGAN, NEAR, RATE);
+        for second in 1..=9 {
+            assert!(goes_on(&mut raise, second, RATE * 0.5, NEAR * 3, 60));
+        }
     }
 }

@@ -523,7 +523,7 @@ impl Association {
             match acknowledged(packet) {
                 Some(Acknowledgement::Plain(ack)) => {
                     let window = shift.map(|shift| u32::from(ack.window) << shift);
-                    let (thins, reach) = (*thins, *reach);
+                    let thins = *thins;
                     let rules = AckRules { thins, waits, window, reach, parameters };
                     match session.passes(now, ack.number, &rules) {
                         true => Verdict::Deliver,

@@ -21,7 +21,7 @@ use crate::parts::sending::{Allowed, LossCause, NextPacket};
 use crate::parts::sizes::{CONTROL_ROOM, datagram_overhead};
 use crate::rules::PathLimit;
 use crate::scheduler::Demand;
-use crate::session::{HeaderFields, HeaderState, Outgoing};
+use crate::session::{HeaderFields, HeaderState};
 use crate::shared::Context;
 use crate::trace::What;
 use mpip_transport::PathState;
@@ -184,6 +184,7 @@ impl Association {
                 len,
                 ordered: next.ordered,
                 backlog: self.sending.queue().bytes(),
+                held: next.hold.map(|hold| self.held_until(hold)),
                 busy_since: self.sending.busy_since(),
             };
             if priority != Priority::Throughput {
@@ -328,7 +329,6 @@ impl Association {
             Some(HeaderState::Lost(_)) => (None, false, true),
             Some(HeaderState::Sent(_)) | None => (None, false, false),
         };
-        let hold = session.and_then(Outgoing::hold);
         let form = Form::of(next, len, header);
         let path = &mut self.paths[index];
         let to = path.leads_to();
@@ -344,7 +344,7 @@ impl Association {
             feedback = feedback.filter(|frame| fits(frame, plain_len));
         }
         plain_len += feedback.as_ref().map_or(0, Frame::encoded_len);
-        let playout = self.playout(now, index, next, len, hold);
+        let playout = self.playout(now, index, next, len);
         let playout = playout.filter(|frame| fits(frame, plain_len));
         plain_len += playout.as_ref().map_or(0, Frame::encoded_len);
         let path = &self.paths[index];
@@ -393,24 +393,29 @@ impl Association {
     }
 
     /// The earliest delivery of `next` for the receiver, if the packets of its session are to take
-    /// the same time on this path: full ones, and the first ones. `hold` is how much longer than on
-    /// the nearest path they are to take at least.
+    /// the same time on this path: full ones, and the first ones.
     fn playout(
         &self,
         now: Instant,
         index: PathIndex,
         next: &NextPacket,
         len: usize,
-        hold: Option<Duration>,
     ) -> Option<Frame<'static>> {
         let parameters = &self.parameters.even_delay;
         let even = len >= parameters.bulk as usize || next.sequence < parameters.first;
-        if !even || !next.ordered || next.first_sent.is_some() {
+        if !even || !next.ordered {
             return None;
         }
-        let delay = hold.map(|hold| self.reach.nearest + hold.as_micros() as i64);
-        let at = self.paths[index].playout(now, self.delay_reference, delay)?;
+        let from = playout::counts_from(now, next.first_sent, next.hold)?;
+        let delay = next.hold.map(|hold| self.held_until(hold));
+        let at = self.paths[index].playout(from, self.delay_reference, delay)?;
         Some(Frame::Playout { at: playout::encode(at) })
+    }
+
+    /// The delay of a packet that takes longer than by the nearest path, µs as in the delay
+    /// samples.
+    fn held_until(&self, hold: Duration) -> i64 {
+        self.reach.nearest + hold.as_micros() as i64
     }
 
     /// Handles losses found outside of a feedback frame: congestion control and repair.

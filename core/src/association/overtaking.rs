@@ -76,7 +76,7 @@ impl Association {
             return None;
         }
         let busy_since = self.sending.busy_since();
-        let demand = Demand { len: FULL, ordered: true, backlog: 0, busy_since };
+        let demand = Demand { len: FULL, ordered: true, backlog: 0, held: None, busy_since };
         let chosen = self.selection.choose(now, &self.paths, priority, None, &demand, draws);
         chosen.filter(|index| is_idle(&self.paths[*index]))
     }

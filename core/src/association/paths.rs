@@ -7,7 +7,7 @@ use mpip_wire::{PathId, PathStatus, RateLimit};
 
 use super::Association;
 use super::loss::{BELOW, NOT_JUDGED, REACHES};
-use crate::aggregation::Reach;
+use crate::aggregation::PathReach;
 use crate::config::{InterfaceProperties, PeerConfig, Policy};
 use crate::content::Path;
 use crate::drops::DropReason;
@@ -576,15 +576,9 @@ impl Association {
         };
         let rtt = in_use().map(|path| path.flight.rtt().smoothed()).max().unwrap_or_default();
         let jitter = in_use().map(|path| path.delay.jitter()).max().unwrap_or_default();
-        let farthest = in_use().map(|path| path.flight.rtt().minimum()).max();
-        let delays = || in_use().filter_map(|path| path.delay.minimum());
-        let (nearest, most) = (delays().min(), delays().max());
-        let nearest = nearest.unwrap_or_default();
-        self.reach = Reach {
-            farthest: farthest.unwrap_or_default(),
-            nearest,
-            spread: Duration::from_micros((most.unwrap_or_default() - nearest).unsigned_abs()),
-        };
+        let limit = self.selection.tiers.limit();
+        let reaches = in_use().filter(|path| path.reserve.cost() <= limit).filter_map(reach_of);
+        self.reach.look(reaches, PERIOD, &self.parameters.raise);
         let rtt = rtt.min(self.parameters.resequencing.most);
         let late = jitter.saturating_sub(tuning.own_jitter).mul_f64(tuning.late);
         let late = late.min(tuning.spread_most);
@@ -674,4 +668,17 @@ impl Association {
             self.outbox.owe(Notice::Resequencing);
         }
     }
+}
+
+/// How far `path` reaches; `None` before its first delay sample.
+fn reach_of(path: &Path) -> Option<PathReach> {
+    Some(PathReach {
+        id: path.id.0,
+        minimum_rtt: path.flight.rtt().minimum(),
+        least: path.delay.minimum()?,
+        usual: path.usual_delay()?,
+        delivers: path.delivers(),
+        searches: path.searches(),
+        carried: path.counters.carried,
+    })
 }

@@ -11,6 +11,8 @@ struct World<F> {
     now: Instant,
     views: Vec<View>,
     carries: F,
+    /// The minimum RTT of a sender is being raised.
+    held: bool,
     verdicts: Vec<Verdict>,
 }
 
@@ -22,6 +24,7 @@ impl<F: Fn(&[View], &[u16]) -> u64> World<F> {
             now,
             views: views.to_vec(),
             carries,
+            held: false,
             verdicts: Vec::new(),
         }
     }
@@ -39,7 +42,7 @@ impl<F: Fn(&[View], &[u16]) -> u64> World<F> {
             view.carried += if load { 10_000 } else { 0 };
         }
         self.now += PERIOD;
-        let period = Period { left: carried / 10, new: carried / 10, load };
+        let period = Period { left: carried / 10, new: carried / 10, load, held: self.held };
         self.guard.on_period(self.now, period, &self.views, &mut self.verdicts);
     }
 
@@ -113,6 +116,22 @@ fn a_path_that_does_harm_is_left_out_within_seconds() {
 }
 
 #[test]
+fn nothing_is_tried_while_senders_do_not_know_yet_what_the_paths_carry() {
+    let mut world = World::new(&[GOOD, BAD], harm);
+    while !world.guard.tries_fewer() {
+        world.step(true);
+    }
+    world.held = true;
+    for _ in 0..100 {
+        world.step(true);
+        assert_eq!(world.used(), [0, 1]);
+    }
+    world.held = false;
+    world.run(10);
+    assert_eq!(world.used(), [0]);
+}
+
+#[test]
 fn a_path_whose_startup_finds_more_and_more_is_no_suspect() {
     let mut world = World::new(&[GOOD, View { searches: true, rate: 10_000, ..BAD }], harm);
     for _ in 0..6 {
@@ -163,7 +182,7 @@ fn a_transfer_that_grows_starts_no_trial() {
 #[test]
 fn pings_before_and_after_a_transfer_are_no_evidence() {
     let mut world = World::new(&[GOOD, BAD], harm);
-    let pings = Period { left: 0, new: 0, load: true };
+    let pings = Period { load: true, ..Period::default() };
     for _ in 0..100 {
         world.now += PERIOD;
         world.guard.on_period(world.now, pings, &world.views, &mut world.verdicts);
@@ -371,7 +390,7 @@ proptest! {
                 now += PERIOD;
                 let mut verdicts = [Vec::new(), Vec::new()];
                 for (guard, verdicts) in guards.iter_mut().zip(&mut verdicts) {
-                    let period = Period { left: rate / 20, new: rate / 30, load };
+                    let period = Period { left: rate / 20, new: rate / 30, load, held: false };
                     guard.on_period(now, period, &views, verdicts);
                 }
                 let [first, second] = &verdicts;

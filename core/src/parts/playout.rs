@@ -17,6 +17,21 @@ const UNIT_SHIFT: u32 = 8;
 /// Maximum time that a receiver delays a packet.
 pub(crate) const LONGEST: Duration = Duration::from_millis(500);
 
+/// From when the delay of a packet counts that was first sent at `first_sent`; `None` if it is
+/// delivered as soon as possible, as what is sent again. But of a session whose packets are all to
+/// take the time `hold` longer, that would tell the sender the near path's RTT.
+pub(crate) fn counts_from(
+    now: Instant,
+    first_sent: Option<Instant>,
+    hold: Option<Duration>,
+) -> Option<Instant> {
+    match (first_sent, hold) {
+        (None, _) => Some(now),
+        (Some(_), None) => None,
+        (Some(first), Some(_)) => Some(first),
+    }
+}
+
 /// Encodes the receiver's clock `micros`, modulo 2^32.
 pub(crate) fn encode(micros: u32) -> u16 {
     (micros >> UNIT_SHIFT) as u16
@@ -43,6 +58,16 @@ mod tests {
                 assert!(meant.abs_diff(wait) <= 256, "{start} + {wait}: {meant}");
             }
         }
+    }
+
+    #[test]
+    fn a_repair_of_a_held_session_is_due_when_the_packet_was() {
+        let (first, hold) = (Instant::from_millis(1_000), Duration::from_millis(60));
+        let now = first + Duration::from_millis(30);
+        assert_eq!(counts_from(now, None, None), Some(now));
+        assert_eq!(counts_from(now, None, Some(hold)), Some(now));
+        assert_eq!(counts_from(now, Some(first), Some(hold)), Some(first));
+        assert_eq!(counts_from(now, Some(first), None), None, "as soon as possible");
     }
 
     #[test]

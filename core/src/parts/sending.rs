@@ -66,6 +66,8 @@ pub(crate) struct NextPacket {
     pub(crate) first_sent: Option<Instant>,
     /// The paths that it may take.
     pub(crate) allowed: Allowed,
+    /// How much longer than by the nearest path it is to take at least; `None` if it is not held.
+    pub(crate) hold: Option<Duration>,
 }
 
 impl NextPacket {
@@ -489,6 +491,8 @@ impl Sending {
             self.drop_arrived(paths);
             let Some(packet) = self.repairs.get(self.repairs_passed) else { break };
             if now.since(packet.first_sent) <= self.parameters.longest {
+                let session = self.sessions.get(packet.slot);
+                let session = session.filter(|known| known.id == packet.session);
                 return Some(NextPacket {
                     segments: packet.segments.clone(),
                     segment: usize::from(packet.segment),
@@ -501,6 +505,7 @@ impl Sending {
                     treatment: Treatment { paths: packet.paths, ..Treatment::default() },
                     first_sent: Some(packet.first_sent),
                     allowed: allowed(&self.confined, &self.sessions, packet.slot, packet.paths),
+                    hold: session.and_then(Outgoing::hold),
                 });
             }
             let (ordered, session, sequence) = (packet.ordered, packet.session, packet.sequence);
@@ -516,21 +521,23 @@ impl Sending {
             };
             let treatment = candidate.item.treatment;
             let ordered = treatment.ordered.unwrap_or(session.ordered);
+            // A later acknowledgement says more, and would wait for the repair of one that was
+            // lost.
+            let is_pure_ack = candidate.item.segments.is_pure_ack();
             return Some(NextPacket {
                 segments: candidate.item.segments.clone(),
                 segment: candidate.segment,
                 slot: candidate.flow,
                 session: session.id,
                 sequence: session.next_sequence,
-                // A later acknowledgement says more, and would wait for the repair of one that was
-                // lost.
-                ordered: ordered && !candidate.item.segments.is_pure_ack(),
+                ordered: ordered && !is_pure_ack,
                 // The receiver would wait for lost packets of those that it puts in order.
                 repair: ordered || session.ordered || session.repair,
                 mark: candidate.mark,
                 treatment,
                 first_sent: None,
                 allowed: allowed(&self.confined, &self.sessions, candidate.flow, treatment.paths),
+                hold: session.hold().filter(|_| !is_pure_ack),
             });
         }
     }
@@ -570,6 +577,7 @@ impl Sending {
             if next.treatment.priority == Priority::Throughput {
                 self.period.left += left;
                 self.period.new += new;
+                self.period.held |= next.hold.is_some();
             }
             session.next_sequence = session.next_sequence.wrapping_add(1);
             session.counters.add(now, path, len);

@@ -85,6 +85,9 @@ pub(crate) struct Demand {
     pub(crate) ordered: bool,
     /// Bytes queued behind it.
     pub(crate) backlog: usize,
+    /// The earliest delivery of its session's packets, µs as in [`Candidate::delay`]; `None` if
+    /// they are not held.
+    pub(crate) held: Option<i64>,
     /// Start of the busy period: since when there has been something to send, short gaps excepted.
     pub(crate) busy_since: Instant,
 }

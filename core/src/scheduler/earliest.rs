@@ -2,13 +2,15 @@
 //!
 //! The predicted arrival time is the sum of: when the path can take the packet, its transmission
 //! time at the path's rate, the path's one-way delay and its mean deviation, and, for a resequenced
-//! packet on a lossy path, the mean wait for retransmissions. If the best path cannot send yet, the
-//! packet waits for it rather than arrive later on a slower path (BLEST, ECF). With a large backlog
-//! or a long busy period, slower paths are used as well: their packets arrive before the faster
-//! paths would have carried the backlog. While a faster path is in BBR's Startup, only the backlog
-//! counts: that path will soon carry more, and a short transfer would be over. A path that carries
-//! little begins later, because the receiver waits for it as long as for one that carries much: so
-//! does a far path whose capacity is not known yet.
+//! packet on a lossy path, the mean wait for retransmissions. A packet that the receiver holds does
+//! not arrive before it is delivered.
+//!
+//! If the best path cannot send yet, the packet waits for it rather than arrive later on a slower
+//! path (BLEST, ECF). With a large backlog or a long busy period, slower paths are used as well:
+//! their packets arrive before the faster paths would have carried the backlog. While a faster path
+//! is in BBR's Startup, only the backlog counts: that path will soon carry more, and a short
+//! transfer would be over. A path that carries little begins later, because the receiver waits for
+//! it as long as for one that carries much: so does a far path whose capacity is not known yet.
 
 use rand_chacha::ChaCha8Rng;
 
@@ -43,9 +45,14 @@ impl Scheduler for Earliest {
             let counts = demand.ordered && self.parameters.counts_repair;
             let repair = if counts { path.repair } else { 0 };
             let jitter = (path.jitter as f64 * self.parameters.jitter_weight) as i64;
-            waits + path.takes(demand.len) + path.delay + jitter + repair
+            let arrives = waits + path.takes(demand.len) + path.delay + jitter + repair;
+            demand.held.map_or(arrives, |held| arrives.max(held))
         };
-        let order = |index: &usize| (arrival(&paths[*index]), paths[*index].id);
+        // Of those that arrive before a held packet is delivered, the nearest.
+        let order = |index: &usize| {
+            let path = &paths[*index];
+            (arrival(path), path.delay, path.id)
+        };
         let first = (0..paths.len()).min_by_key(order)?;
         if paths[first].is_ready(now) {
             return Some(first);

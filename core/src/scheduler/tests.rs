@@ -26,7 +26,7 @@ fn path(id: u16, delay_ms: i64) -> Candidate {
 }
 
 fn demand() -> Demand {
-    Demand { len: 1_400, ordered: true, backlog: 0, busy_since: NOW }
+    Demand { len: 1_400, ordered: true, backlog: 0, held: None, busy_since: NOW }
 }
 
 const NOW: Instant = Instant::from_millis(1_000);
@@ -152,6 +152,19 @@ fn what_is_put_in_order_takes_a_longer_path_that_loses_nothing() {
     };
     assert_eq!(choose(true), Some(1));
     assert_eq!(choose(false), Some(0));
+}
+
+#[test]
+fn a_far_path_takes_what_is_held_until_it_arrives() {
+    let mut paths = vec![path(0, 5), path(2, 50)];
+    let choose = |paths: &[Candidate], held| {
+        earliest().choose(NOW, paths, &Demand { held, ..demand() }, &mut rng())
+    };
+    assert_eq!(choose(&paths, Some(60_000)), Some(0), "the near one is as early");
+    paths[0].ready_at = NOW + Duration::from_millis(2);
+    assert_eq!(choose(&paths, Some(60_000)), Some(1));
+    assert_eq!(choose(&paths, Some(40_000)), None);
+    assert_eq!(choose(&paths, None), None);
 }
 
 #[test]

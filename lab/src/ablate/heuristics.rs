@@ -25,6 +25,7 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
         &["aggregation.enabled=0"],
     ),
     heuristic("raise", "... and raising the minimum RTT that they know", &["raise.enabled=0"]),
+    heuristic("raise-near", "... and those that keep to a near path", &["raise.farther=1000000"]),
     heuristic("thinning", "acknowledgement thinning in slow start", &["thinning.enabled=0"]),
     heuristic("probe-report", "... and waiting for reports on probes", &["thinning.report=0"]),
     heuristic("codel-patience", "CoDel waits for the answer to a signal", &["codel.patient=0"]),

@@ -209,6 +209,12 @@ impl<C: Content> Path<C> {
         playout.update(flight.in_flight(), flight.reordering(), delay, parameters);
     }
 
+    /// The one-way delay that packets usually have without a queue, µs as in the samples: with
+    /// jitter the playout delay, otherwise the least one. `None` before the first sample.
+    pub fn usual_delay(&self) -> Option<i64> {
+        self.playout.target().or(self.delay.minimum())
+    }
+
     /// Playout time of a packet that leaves now: the earliest delivery, µs of the peer's clock
     /// modulo 2^32. `reference` is that of the association's delay samples. The packet takes at
     /// least `delay`, µs as in the samples. `None` without it on a path without much jitter.
