@@ -270,8 +270,10 @@ pub(crate) struct Guard {
     /// load.
     loaded: u32,
     unloaded: u32,
-    /// Periods until senders with a raised minimum RTT count as gone.
+    /// Periods until senders with a raised minimum RTT count as gone, and since when there have
+    /// been any.
     held: u32,
+    held_for: u32,
     /// When the next trial without paths may start, the pause after it, and how many were in vain.
     due: Instant,
     pause: Duration,
@@ -288,6 +290,7 @@ impl Guard {
             loaded: 0,
             unloaded: 0,
             held: 0,
+            held_for: 0,
             due: Instant::ZERO,
             pause: parameters.again,
             failures: 0,
@@ -355,7 +358,8 @@ impl Guard {
         }
         self.follow(now, views, verdicts);
         self.held = if period.held { self.parameters.stall } else { self.held.saturating_sub(1) };
-        if self.held > 0 && self.tries_fewer() {
+        self.held_for = if self.held > 0 { self.held_for.saturating_add(1) } else { 0 };
+        if self.awaits_senders() && self.tries_fewer() {
             self.trial = None;
             self.end_trial(false);
             self.counts.clear();
@@ -370,6 +374,12 @@ impl Guard {
             },
             None => self.consider(now),
         }
+    }
+
+    /// Whether there are senders that will only use all paths once they know a longer RTT, whatever
+    /// they carry now.
+    fn awaits_senders(&self) -> bool {
+        self.held > 0 && self.held_for <= self.parameters.held_most
     }
 
     /// Updates the entries from the paths.
@@ -477,8 +487,7 @@ impl Guard {
                 return self.start(now, Trial { narrow: false, ..Trial::new(carried) });
             }
         }
-        // Whatever carries more now: with a longer RTT senders will use all.
-        if now >= self.due && self.held == 0 {
+        if now >= self.due && !self.awaits_senders() {
             self.suspect(now, earliest);
         }
     }

@@ -116,6 +116,8 @@ parameters! {
         evidence_most: u32 = 80, "periods", 1.0..=1_000.0, "measured";
         /// Longest idle time within a busy period.
         stall: u32 = 10, "periods", 0.0..=1_000.0, "the longest resequencing timeout";
+        /// Periods for which nothing is tried while the minimum RTT of a sender is being raised.
+        held_most: u32 = 600, "periods", 0.0..=1e6, "knowing it takes 10 s, growing takes longer";
         /// Extra delay beyond the earliest path below which a path does no harm.
         suspect: Duration = ms(30), "ms", 0.0..=10_000.0, "measured";
         /// A path in BBR's Startup is no suspect until it has delivered hardly more for this long:

@@ -122,10 +122,20 @@ fn nothing_is_tried_while_senders_do_not_know_yet_what_the_paths_carry() {
         world.step(true);
     }
     world.held = true;
-    for _ in 0..100 {
+    for _ in 0..world.guard.parameters.held_most {
         world.step(true);
         assert_eq!(world.used(), [0, 1]);
     }
+    world.run(10);
+    assert_eq!(world.used(), [0], "they have had their time");
+}
+
+#[test]
+fn a_path_is_judged_again_once_those_senders_are_gone() {
+    let mut world = World::new(&[GOOD, BAD], harm);
+    world.held = true;
+    world.run(20);
+    assert_eq!(world.used(), [0, 1]);
     world.held = false;
     world.run(10);
     assert_eq!(world.used(), [0]);
