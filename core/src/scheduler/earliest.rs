@@ -40,19 +40,17 @@ impl Scheduler for Earliest {
         demand: &Demand,
         _rng: &mut ChaCha8Rng,
     ) -> Option<usize> {
+        let held = demand.held.unwrap_or(i64::MIN);
         let arrival = |path: &Candidate| {
             let waits = path.ready_at.max(path.clears_at).since(now).as_micros() as i64;
             let counts = demand.ordered && self.parameters.counts_repair;
             let repair = if counts { path.repair } else { 0 };
             let jitter = (path.jitter as f64 * self.parameters.jitter_weight) as i64;
             let arrives = waits + path.takes(demand.len) + path.delay + jitter + repair;
-            demand.held.map_or(arrives, |held| arrives.max(held))
+            arrives.max(held)
         };
         // Of those that arrive before a held packet is delivered, the nearest.
-        let order = |index: &usize| {
-            let path = &paths[*index];
-            (arrival(path), path.delay, path.id)
-        };
+        let order = |index: &usize| (arrival(&paths[*index]), paths[*index].delay);
         let first = (0..paths.len()).min_by_key(order)?;
         if paths[first].is_ready(now) {
             return Some(first);
