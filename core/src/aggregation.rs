@@ -149,7 +149,7 @@ impl Aggregation {
         self.sample.on_segment(now, end);
         if self.idle_since.take().is_some_and(|since| now.since(since) >= IDLE) {
             // What follows may be a short exchange, and is not to wait.
-            (self.busy_since, self.steady_since, self.raise) = (now, None, None);
+            self.begin_transfer(now);
         }
         if let Some(aggregate) = &mut self.aggregate {
             if now <= aggregate.passed + BURST {
@@ -173,9 +173,13 @@ impl Aggregation {
         self.until = Instant::ZERO;
     }
 
+    fn begin_transfer(&mut self, now: Instant) {
+        (self.busy_since, self.steady_since, self.raise) = (now, None, None);
+    }
+
     /// The peer acknowledges the sender's SYN.
     pub(crate) fn on_syn_ack(&mut self, now: Instant) {
-        (self.busy_since, self.steady_since, self.raise) = (now, None, None);
+        self.begin_transfer(now);
         if let Some(rtt) = self.sample.take(now) {
             self.on_rtt(now, rtt);
         }
@@ -253,8 +257,8 @@ impl Aggregation {
         let Some(ended) = self.begin_period(now, reach, all.raise.weight) else { return };
         let parameters = &all.aggregation;
         let keeps_near = self.keeps_near(now, &ended, reach, &all.raise);
-        let length = self.aggregate_length(&ended, keeps_near, parameters);
         let raises = self.hold().is_some();
+        let length = self.aggregate_length(&ended, keeps_near || raises, parameters);
         let grows = ended.rate >= ended.former_rate * parameters.gain;
         self.trial = match self.trial {
             _ if self.bursts >= parameters.bursts => None,
@@ -296,15 +300,16 @@ impl Aggregation {
         Some(Ended { began, rate, former_rate, lowest, rtt, missing, waited, idle })
     }
 
-    /// For how long acknowledgements are to be dropped next.
+    /// For how long acknowledgements are to be dropped next. `extends`: the sender's window is to
+    /// become longer, although it suffices.
     fn aggregate_length(
         &self,
         ended: &Ended,
-        keeps_near: bool,
+        extends: bool,
         parameters: &AggregationParameters,
     ) -> Duration {
         let mut length = ended.missing * parameters.excess;
-        if keeps_near || self.hold().is_some() {
+        if extends {
             // What is in flight, but no longer than the sender's window lasts.
             length = length.max(ended.rtt).min(self.extended + ended.lowest * 2);
         }
@@ -342,7 +347,8 @@ impl Aggregation {
         all: &Parameters,
     ) {
         let &Ended { lowest, missing, .. } = ended;
-        let (bursts, rate, extended) = (all.aggregation.bursts, self.average, self.extended);
+        let (rate, extended, bursts) = (self.average, self.extended, all.aggregation.bursts);
+        let paces = self.bursts < bursts;
         let answered = self.trial.filter(|trial| trial.aggregates >= bursts);
         self.answered |= answered.is_some();
         // On the near path alone others are limited by their windows, and a longer RTT would slow
@@ -351,13 +357,12 @@ impl Aggregation {
             true => answered.is_some_and(|trial| trial.has_room),
             false => {
                 let lasts = now.since(self.busy_since) >= all.raise.after;
-                self.answered && self.bursts < bursts && !missing.is_zero() && lasts
+                self.answered && paces && !missing.is_zero() && lasts
             }
         };
         if all.raise.enabled && begins && self.raise.is_none() {
             self.raise = Some(Box::new(Raise::new(now, lowest, rate)));
         }
-        let paces = self.bursts < bursts;
         if let Some(raise) = &mut self.raise {
             let progress = Progress { rate, lowest, steps, extended, paces };
             raise.end_period(now, progress, &all.raise);

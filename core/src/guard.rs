@@ -15,6 +15,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use crate::parameters::GuardParameters;
+use crate::recent_bytes::RecentBytes;
 use crate::scheduler::PERIOD;
 use mpip_types::Instant;
 
@@ -116,8 +117,8 @@ struct Entry {
     view: View,
     role: Role,
     lossless_since: Instant,
-    /// Moving average of the inner bytes in a period.
-    recent: u64,
+    /// Its inner bytes.
+    recent: RecentBytes,
     /// The highest delivery rate so far, bytes/s, and when it last grew by more than a quarter.
     highest: u64,
     grew: Instant,
@@ -141,7 +142,7 @@ impl Entry {
             view,
             role: Role::Used,
             lossless_since: now,
-            recent: 0,
+            recent: RecentBytes::new(view.carried),
             highest: 0,
             grew: now,
             since: now,
@@ -176,8 +177,7 @@ impl Entry {
         if view.lost != self.view.lost {
             self.lossless_since = now;
         }
-        let sent = view.carried.saturating_sub(self.view.carried);
-        self.recent = (self.recent * 7 + sent) / 8;
+        self.recent.end_period(view.carried);
         if view.rate > self.highest + self.highest / 4 {
             (self.highest, self.grew) = (view.rate, now);
         }
@@ -360,9 +360,7 @@ impl Guard {
         self.held = if period.held { self.parameters.stall } else { self.held.saturating_sub(1) };
         self.held_for = if self.held > 0 { self.held_for.saturating_add(1) } else { 0 };
         if self.awaits_senders() && self.tries_fewer() {
-            self.trial = None;
-            self.end_trial(false);
-            self.counts.clear();
+            self.drop_trial();
         }
         if !self.count(period) {
             return;
@@ -433,10 +431,7 @@ impl Guard {
         self.unloaded = if sends { 0 } else { self.unloaded.saturating_add(1) };
         if self.unloaded > self.parameters.stall {
             self.loaded = 0;
-            self.counts.clear();
-            if self.trial.take().is_some() {
-                self.end_trial(false);
-            }
+            self.drop_trial();
             return false;
         }
         if !sends && (self.loaded == 0 || !load) {
@@ -500,7 +495,7 @@ impl Guard {
         let late = parameters.suspect.as_micros() as i64;
         let excess = |entry: &Entry| entry.certain(now, quiet) - earliest;
         let suspect = |entry: &&mut Entry| {
-            let used = entry.takes() && entry.recent >= parameters.unused;
+            let used = entry.takes() && entry.recent.average() >= parameters.unused;
             used && excess(entry) >= late && !entry.grows(now, parameters.search)
         };
         let kept = self.kept();
@@ -604,6 +599,14 @@ impl Guard {
         } else {
             self.failures = 0;
             self.pause = parameters.again;
+        }
+    }
+
+    /// Ends a trial without a result, if there is one, and forgets what was counted.
+    fn drop_trial(&mut self) {
+        self.counts.clear();
+        if self.trial.take().is_some() {
+            self.end_trial(false);
         }
     }
 

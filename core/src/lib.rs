@@ -53,6 +53,7 @@ mod path_status;
 mod pins;
 mod prefixes;
 pub mod queue;
+mod recent_bytes;
 mod recent_paths;
 mod repeated_segment;
 mod repeats;

@@ -3,9 +3,8 @@
 use core::time::Duration;
 
 use crate::parameters::RaiseParameters;
-
-/// Periods over which what the nearest path carries is averaged.
-const AVERAGE: u64 = 8;
+use crate::recent_bytes::RecentBytes;
+use crate::scheduler::PERIOD;
 
 /// A path in use, at the end of a period.
 #[derive(Clone, Copy, Debug)]
@@ -38,25 +37,15 @@ pub(crate) struct Reach {
     pub(crate) beyond_full: Duration,
     /// The paths by their usual delays.
     paths: Vec<PathReach>,
-    loads: Vec<Load>,
-}
-
-/// What a path carries.
-#[derive(Clone, Copy, Debug)]
-struct Load {
-    id: u16,
-    /// Bytes until the end of the last period.
-    carried: u64,
-    /// Bytes in a period, on average.
-    average: u64,
+    /// What they carry, by their numbers.
+    loads: Vec<(u16, RecentBytes)>,
 }
 
 impl Reach {
-    /// Looks at the paths in use, at the end of a `period`.
+    /// Looks at the paths in use, at the end of each [`PERIOD`].
     pub(crate) fn look(
         &mut self,
         paths: impl Iterator<Item = PathReach>,
-        period: Duration,
         parameters: &RaiseParameters,
     ) {
         self.paths.clear();
@@ -66,12 +55,12 @@ impl Reach {
         let nearest = self.paths.iter().min_by_key(|path| (path.least, path.id));
         let nearest = nearest.map_or((0, 0), |path| (path.least, path.id));
         self.nearest = nearest.0;
-        self.loads.retain(|load| self.paths.iter().any(|path| path.id == load.id));
+        self.loads.retain(|(id, _)| self.paths.iter().any(|path| path.id == *id));
         self.steps.clear();
         let (mut delivered, mut carried, mut full) = (0, 0, false);
         for path in &self.paths {
             let nearer = delivered as f64;
-            full |= carried as f64 / period.as_secs_f64() > nearer * parameters.full;
+            full |= carried as f64 / PERIOD.as_secs_f64() > nearer * parameters.full;
             let enough = path.searches || path.delivers as f64 >= nearer * parameters.worth;
             if enough && path.id != nearest.1 {
                 let longer = path.usual.saturating_sub(self.nearest).unsigned_abs();
@@ -86,22 +75,18 @@ impl Reach {
 }
 
 /// Bytes that `path` carries in a period, on average.
-fn carries(loads: &mut Vec<Load>, path: &PathReach) -> u64 {
-    let Some(load) = loads.iter_mut().find(|load| load.id == path.id) else {
-        loads.push(Load { id: path.id, carried: path.carried, average: 0 });
+fn carries(loads: &mut Vec<(u16, RecentBytes)>, path: &PathReach) -> u64 {
+    let Some((_, recent)) = loads.iter_mut().find(|(id, _)| *id == path.id) else {
+        loads.push((path.id, RecentBytes::new(path.carried)));
         return 0;
     };
-    let carried = core::mem::replace(&mut load.carried, path.carried);
-    let carried = path.carried.saturating_sub(carried);
-    load.average = (load.average * (AVERAGE - 1) + carried) / AVERAGE;
-    load.average
+    recent.end_period(path.carried);
+    recent.average()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const PERIOD: Duration = Duration::from_millis(100);
 
     fn path(id: u16, delay_ms: i64, delivers: u64) -> PathReach {
         let delay = delay_ms * 1_000;
@@ -112,7 +97,7 @@ mod tests {
 
     fn steps(paths: &[PathReach]) -> Vec<u128> {
         let mut reach = Reach::default();
-        reach.look(paths.iter().copied(), PERIOD, &RaiseParameters::default());
+        reach.look(paths.iter().copied(), &RaiseParameters::default());
         reach.steps.iter().map(Duration::as_millis).collect()
     }
 
@@ -141,7 +126,7 @@ mod tests {
         let mut look = |bytes: [u64; 3]| {
             for _ in 0..30 {
                 paths.iter_mut().zip(bytes).for_each(|(path, bytes)| path.carried += bytes);
-                reach.look(paths.iter().copied(), PERIOD, &RaiseParameters::default());
+                reach.look(paths.iter().copied(), &RaiseParameters::default());
             }
             reach.beyond_full.as_millis()
         };

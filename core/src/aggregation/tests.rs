@@ -1,7 +1,6 @@
 use std::collections::VecDeque;
 
 use super::*;
-use crate::scheduler::PERIOD;
 
 const SEGMENT: u32 = 1_400;
 const NEAR: Duration = Duration::from_millis(4);
@@ -52,7 +51,7 @@ impl Sender {
         aggregation.on_syn_ack(now + NEAR);
         let parameters = Parameters::default();
         let mut reach = Reach::default();
-        reach.look([path(0, NEAR), path(1, rtt)].into_iter(), PERIOD, &RaiseParameters::default());
+        reach.look([path(0, NEAR), path(1, rtt)].into_iter(), &RaiseParameters::default());
         Self {
             aggregation,
             now,
@@ -210,11 +209,7 @@ fn what_a_sender_sends_that_does_not_pace_is_never_held() {
 fn content_with_the_near_path(full: bool) -> Sender {
     let mut sender = Sender::new(NEAR, 80, 0);
     sender.carries = Some(40);
-    sender.reach.look(
-        [path(0, NEAR), path(1, NEAR * 11)].into_iter(),
-        PERIOD,
-        &RaiseParameters::default(),
-    );
+    sender.reach.look([path(0, NEAR), path(1, NEAR * 11)].into_iter(), &RaiseParameters::default());
     sender.reach.beyond_full = if full { NEAR * 5 } else { Duration::ZERO };
     sender
 }

@@ -578,7 +578,7 @@ impl Association {
         let jitter = in_use().map(|path| path.delay.jitter()).max().unwrap_or_default();
         let limit = self.selection.tiers.limit();
         let reaches = in_use().filter(|path| path.reserve.cost() <= limit).filter_map(reach_of);
-        self.reach.look(reaches, PERIOD, &self.parameters.raise);
+        self.reach.look(reaches, &self.parameters.raise);
         let rtt = rtt.min(self.parameters.resequencing.most);
         let late = jitter.saturating_sub(tuning.own_jitter).mul_f64(tuning.late);
         let late = late.min(tuning.spread_most);
