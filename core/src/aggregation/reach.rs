@@ -28,7 +28,8 @@ pub(crate) struct PathReach {
 pub(crate) struct Reach {
     /// Minimum RTT of the farthest of them.
     pub(crate) farthest: Duration,
-    /// Least one-way delay, µs against the association's reference.
+    /// Least one-way delay of the path whose packets usually take the shortest time, µs against the
+    /// association's reference.
     pub(crate) nearest: i64,
     /// How much longer packets take on the others, in ascending order: on those that carry enough
     /// to wait for them.
@@ -52,17 +53,15 @@ impl Reach {
         self.paths.extend(paths);
         self.paths.sort_unstable_by_key(|path| (path.usual, path.id));
         self.farthest = self.paths.iter().map(|path| path.minimum_rtt).max().unwrap_or_default();
-        let nearest = self.paths.iter().min_by_key(|path| (path.least, path.id));
-        let nearest = nearest.map_or((0, 0), |path| (path.least, path.id));
-        self.nearest = nearest.0;
+        self.nearest = self.paths.first().map_or(0, |path| path.least);
         self.loads.retain(|(id, _)| self.paths.iter().any(|path| path.id == *id));
         self.steps.clear();
         let (mut delivered, mut carried, mut full) = (0, 0, false);
-        for path in &self.paths {
+        for (index, path) in self.paths.iter().enumerate() {
             let nearer = delivered as f64;
             full |= carried as f64 / PERIOD.as_secs_f64() > nearer * parameters.full;
             let enough = path.searches || path.delivers as f64 >= nearer * parameters.worth;
-            if enough && path.id != nearest.1 {
+            if enough && index > 0 {
                 let longer = path.usual.saturating_sub(self.nearest).unsigned_abs();
                 self.steps.push(Duration::from_micros(longer));
             }
@@ -107,6 +106,8 @@ mod tests {
         assert_eq!(steps(&paths), [20, 60]);
         paths[2].usual += 25_000;
         assert_eq!(steps(&paths), [45, 60], "with jitter, packets usually take longer");
+        paths[2].least = 8_000;
+        assert_eq!(steps(&paths), [45, 60], "few of them are faster than by the nearest path");
         assert_eq!(steps(&paths[..1]), [] as [u128; 0]);
         assert_eq!(steps(&[]), [] as [u128; 0]);
     }
