@@ -47,7 +47,7 @@ pub fn frames(bytes: &[u8]) -> bool {
     while let Some(frame) = frames.next() {
         let Ok(frame) = frame else {
             assert_eq!(frames.next(), None, "iteration goes on after an error");
-            assert!(Frames::check(bytes).is_err());
+            assert!(Frames::checked(bytes).is_err());
             return false;
         };
         let end = frames.offset();
@@ -66,7 +66,9 @@ pub fn frames(bytes: &[u8]) -> bool {
     }
     assert_eq!(start, bytes.len());
     let valid = count > 0 && work <= WORK_MAX;
-    assert_eq!(Frames::check(bytes).ok(), valid.then_some(count));
+    let checked = Frames::checked(bytes);
+    assert_eq!(checked.clone().map(Iterator::count).ok(), valid.then_some(count));
+    assert!(checked.is_err() || checked.into_iter().flatten().eq(Frames::new(bytes).flatten()));
     valid
 }
 

@@ -512,8 +512,8 @@ fn check(field: &'static str, got: u64, ok: bool, expected: &'static str) -> Res
 
 /// Iterator over the frames of a plaintext. After an error it ends.
 ///
-/// One malformed frame makes the whole datagram invalid, so a receiver that must not act on half of
-/// it runs [`Frames::check`] first.
+/// One malformed frame makes the whole datagram invalid, so a receiver must not act on half of it:
+/// see [`Frames::checked`].
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
     reader: Reader<'a>,
@@ -527,21 +527,22 @@ impl<'a> Frames<'a> {
         Self { reader: Reader::new(plaintext), failed: false }
     }
 
-    /// Reads all frames of `plaintext` once and returns how many there are, at least one.
+    /// Reads all frames of `plaintext`, at least one, before the first is returned.
     ///
     /// # Errors
     ///
     /// The first error in it; [`Error::Truncated`] when it is empty; [`Error::Work`] when its
     /// frames make more than [`WORK_MAX`].
-    pub fn check(plaintext: &[u8]) -> Result<usize, Error> {
-        if plaintext.is_empty() {
-            return Err(Error::Truncated { field: "frame type", offset: 0, needed: 1, left: 0 });
+    #[inline]
+    pub fn checked(plaintext: &'a [u8]) -> Result<CheckedFrames<'a>, Error> {
+        let mut rest = Frames::new(plaintext);
+        let empty = Error::Truncated { field: "frame type", offset: 0, needed: 1, left: 0 };
+        let first = rest.next().ok_or(empty)??;
+        let work = add_work(0, &first)?;
+        if !rest.reader.rest().is_empty() {
+            rest.clone().try_fold(work, |work, frame| add_work(work, &frame?))?;
         }
-        let mut work = 0;
-        Frames::new(plaintext).try_fold(0, |count, frame| {
-            work = add_work(work, &frame?)?;
-            Ok(count + 1)
-        })
+        Ok(CheckedFrames { first: Some(first), rest })
     }
 
     /// Where the next frame begins.
@@ -566,6 +567,25 @@ impl<'a> Iterator for Frames<'a> {
 }
 
 impl core::iter::FusedIterator for Frames<'_> {}
+
+/// Iterator over the frames of a plaintext without errors. Most have one frame, which is not read
+/// again.
+#[derive(Clone, Debug)]
+pub struct CheckedFrames<'a> {
+    first: Option<Frame<'a>>,
+    rest: Frames<'a>,
+}
+
+impl<'a> Iterator for CheckedFrames<'a> {
+    type Item = Frame<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.first.take().or_else(|| self.rest.next()?.ok())
+    }
+}
+
+impl core::iter::FusedIterator for CheckedFrames<'_> {}
 
 /// The work of frames that make `work`, and one more.
 fn add_work(work: u32, frame: &Frame<'_>) -> Result<u32, Error> {

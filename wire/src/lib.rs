@@ -50,7 +50,8 @@ pub use availability::{AnswerPacket, AnswerRepr, QueryPacket, QueryRepr};
 pub use error::Error;
 pub use feedback::{AckRange, EcnCounts, Feedback, RangeIter, Ranges};
 pub use frame::{
-    CLOSE_MESSAGE_MAX, Frame, FrameWriter, Frames, PATH_COST_MAX, PathStatus, WORK_MAX,
+    CLOSE_MESSAGE_MAX, CheckedFrames, Frame, FrameWriter, Frames, PATH_COST_MAX, PathStatus,
+    WORK_MAX,
 };
 pub use handshake::{
     Aead, AeadSet, CookieReplyPacket, CookieReplyRepr, InitiationPacket, InitiationPayload,

@@ -5,8 +5,8 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use mpip_wire::{
-    CompactFrameHeader, Feedback, Frame, Frames, NetworkFields, PathId, SessionFields, SessionId,
-    TAG_LEN, TransportHeader,
+    CheckedFrames, CompactFrameHeader, Feedback, Frame, Frames, NetworkFields, PathId,
+    SessionFields, SessionId, TAG_LEN, TransportHeader,
 };
 
 use super::Association;
@@ -75,13 +75,13 @@ impl Association {
             Opened::Authentic { .. } => return Err(DropReason::UnknownIndex),
             Opened::Forged => return Err(DropReason::Authentication),
         };
-        Frames::check(plain).map_err(|error| match error {
-            mpip_wire::Error::Work { .. } => DropReason::TooMuchWork,
-            _ => DropReason::Malformed,
-        })?;
         if ecn == Ecn::Ce {
             mark_full_packet(plain);
         }
+        let mut frames = Frames::checked(plain).map_err(|error| match error {
+            mpip_wire::Error::Work { .. } => DropReason::TooMuchWork,
+            _ => DropReason::Malformed,
+        })?;
 
         let answered = self.confirm_keys(now, header.receiver.0, cx);
         let index = match known {
@@ -111,7 +111,7 @@ impl Association {
         } else if newest && !self.opens_it(index) {
             self.challenge_new_address(now, cx, index, from, len);
         }
-        self.on_frames(now, cx, index, from, plain, (number, ecn), packets);
+        self.on_frames(now, cx, index, from, &mut frames, (number, ecn), packets);
         Ok(())
     }
 
@@ -175,15 +175,14 @@ impl Association {
         cx: &mut Context<'_>,
         index: PathIndex,
         from: PathAddress,
-        plain: &[u8],
+        frames: &mut CheckedFrames<'_>,
         (number, ecn): (u64, Ecn),
         packets: &mut impl PacketSink,
     ) {
         let mut asks = false;
         let mut closed = false;
         let mut arrival = Arrival { not_before: Instant::ZERO, path: self.paths[index].id };
-        for frame in Frames::new(plain) {
-            let Ok(frame) = frame else { break };
+        for frame in frames {
             asks |= frame.is_ack_eliciting();
             cx.shared.work += u64::from(frame.work());
             match frame {

@@ -348,8 +348,7 @@ fn unknown_frame_types_are_refused_also_those_reserved() {
         let known = kind <= 0x10 || [0x20, 0x21, 0x28, 0x29].contains(&kind);
         let mut bytes = [0; 64];
         bytes[0] = kind;
-        let unknown =
-            matches!(Frames::check(&bytes), Err(Error::Value { field: "frame type", .. }));
+        let unknown = matches!(check(&bytes), Err(Error::Value { field: "frame type", .. }));
         assert_eq!(unknown, !known, "{kind:#x}");
     }
 }
@@ -363,9 +362,9 @@ fn frames_end_at_the_first_error_and_the_whole_plaintext_is_refused() {
     assert_eq!(frames.next(), Some(Ok(Frame::Heartbeat)));
     assert!(matches!(frames.next(), Some(Err(Error::Value { offset: 2, got: 0x3f, .. }))));
     assert_eq!(frames.next(), None);
-    assert!(Frames::check(&bytes).is_err());
-    assert!(Frames::check(&[]).is_err());
-    assert_eq!(Frames::check(&bytes[..2]), Ok(2));
+    assert!(check(&bytes).is_err());
+    assert!(check(&[]).is_err());
+    assert_eq!(check(&bytes[..2]), Ok(2));
 }
 
 /// [W-15]
@@ -375,7 +374,7 @@ fn packet_frames_take_the_rest_and_are_never_empty() {
     let frames: Vec<_> = Frames::new(&bytes).map(Result::unwrap).collect();
     let header = PacketFrameHeader { session: SessionId(7), sequence: 1, ordered: false };
     assert_eq!(frames, [Frame::Heartbeat, Frame::Packet { header, packet: &[0x45, 0x01] }]);
-    assert!(Frames::check(&bytes[..7]).is_err());
+    assert!(check(&bytes[..7]).is_err());
     assert!(Frame::Packet { header, packet: &[] }.emit(&mut [0; 64]).is_err());
 }
 
@@ -388,7 +387,7 @@ fn compact_packet_frames_take_the_rest_and_are_never_empty() {
     let header = CompactFrameHeader { session: SessionId(7), sequence, ordered: false };
     let compact = Frame::CompactPacket { header, compact: &[0x18, 0x01] };
     assert_eq!(frames, [Frame::Heartbeat, compact]);
-    assert!(Frames::check(&bytes[..6]).is_err());
+    assert!(check(&bytes[..6]).is_err());
     assert!(Frame::CompactPacket { header, compact: &[] }.emit(&mut [0; 64]).is_err());
     let mut buffer = [0; 64];
     let mut writer = FrameWriter::new(&mut buffer);
@@ -428,7 +427,7 @@ fn variable_length_integers_longer_than_needed_are_refused() {
         ("09 c000000040000000", true),
         ("09 c0000000ffffffff", true),
     ] {
-        assert_eq!(Frames::check(&hex(bytes)).is_ok(), minimal, "{bytes}");
+        assert_eq!(check(&hex(bytes)).is_ok(), minimal, "{bytes}");
     }
 }
 
@@ -461,7 +460,7 @@ fn feedback_below_number_zero_is_refused() {
         ("05 00000000 00 01 02 01 01", false),
     ] {
         let bytes = hex(&format!("02 00 {ranges}"));
-        assert_eq!(Frames::check(&bytes).is_ok(), valid, "{ranges}");
+        assert_eq!(check(&bytes).is_ok(), valid, "{ranges}");
     }
 }
 
@@ -515,7 +514,7 @@ fn scope_of_an_address_is_not_carried() {
 fn unknown_path_status_is_refused() {
     for status in 0..=255_u8 {
         let valid = status & 0x0f <= 1 || status == 2;
-        assert_eq!(Frames::check(&[0x07, 0, 0, status]).is_ok(), valid, "{status}");
+        assert_eq!(check(&[0x07, 0, 0, status]).is_ok(), valid, "{status}");
         // With 64 kbit/s behind it.
         let limited = status & 0x0f == 8 || status & 0x0f == 9;
         let bytes = [0x07, 0, 0, status, 0x40, 64];
@@ -531,9 +530,9 @@ fn rate_limits_out_of_range_are_refused() {
         [("3f", false), ("4040", true), ("bb9aca00", true), ("bb9aca01", false), ("80", false)]
     {
         let bytes = hex(&format!("07 00 00 08 {kbps}"));
-        assert_eq!(Frames::check(&bytes).is_ok(), valid, "{kbps}");
+        assert_eq!(check(&bytes).is_ok(), valid, "{kbps}");
     }
-    let error = Frames::check(&hex("07 00 00 08 3f")).unwrap_err();
+    let error = check(&hex("07 00 00 08 3f")).unwrap_err();
     assert_eq!(
         error,
         Error::Value {
@@ -550,10 +549,10 @@ fn rate_limits_out_of_range_are_refused() {
 /// [W-19]
 #[test]
 fn path_and_session_identifiers_beyond_their_width_are_refused() {
-    assert!(Frames::check(&hex("07 8000ffff 00 00")).is_ok());
-    assert!(Frames::check(&hex("07 80010000 00 00")).is_err());
-    assert!(Frames::check(&hex("09 c0000000ffffffff")).is_ok());
-    assert!(Frames::check(&hex("09 c000000100000000")).is_err());
+    assert!(check(&hex("07 8000ffff 00 00")).is_ok());
+    assert!(check(&hex("07 80010000 00 00")).is_err());
+    assert!(check(&hex("09 c0000000ffffffff")).is_ok());
+    assert!(check(&hex("09 c000000100000000")).is_err());
 }
 
 /// [W-20]
@@ -563,7 +562,7 @@ fn skips_of_nothing_or_of_half_the_numbers_are_refused() {
         [("00", false), ("01", true), ("c00000007fffffff", true), ("c000000080000000", false)]
     {
         let bytes = hex(&format!("0a 07 00000000 {count}"));
-        assert_eq!(Frames::check(&bytes).is_ok(), valid, "{count}");
+        assert_eq!(check(&bytes).is_ok(), valid, "{count}");
     }
     for count in [0, SKIP_MAX + 1] {
         let frame = Frame::Skip { session: SessionId(7), first: 0, count };
@@ -574,8 +573,8 @@ fn skips_of_nothing_or_of_half_the_numbers_are_refused() {
 /// [W-21]
 #[test]
 fn close_texts_too_long_or_not_utf_8_are_refused() {
-    assert!(Frames::check(&hex("0c 00 02 c3a9")).is_ok());
-    let error = Frames::check(&hex("0c 00 02 61c3")).unwrap_err();
+    assert!(check(&hex("0c 00 02 c3a9")).is_ok());
+    let error = check(&hex("0c 00 02 61c3")).unwrap_err();
     assert!(matches!(error, Error::Value { field: "message", offset: 4, got: 0xc3, .. }));
     let long = "x".repeat(129);
     assert!(Frame::Close { reason: 0, message: &long }.emit(&mut [0; 200]).is_err());
@@ -595,7 +594,7 @@ fn sessions_of_another_ip_version_are_refused() {
         bytes[..2].copy_from_slice(&[0x08, 0x07]);
         bytes[6] = version;
         // For version 4 the rest is padding.
-        assert_eq!(Frames::check(&bytes).is_ok(), [4, 6].contains(&version), "{version}");
+        assert_eq!(check(&bytes).is_ok(), [4, 6].contains(&version), "{version}");
     }
 }
 
@@ -604,7 +603,7 @@ fn sessions_of_another_ip_version_are_refused() {
 fn whether_an_observed_address_is_taken_is_0_or_1() {
     for (taken, valid) in [("00", true), ("01", true), ("02", false), ("ff", false)] {
         let bytes = hex(&format!("0d 01 04 1826 c6336402 {taken}"));
-        assert_eq!(Frames::check(&bytes).is_ok(), valid, "{taken}");
+        assert_eq!(check(&bytes).is_ok(), valid, "{taken}");
     }
 }
 
@@ -624,7 +623,7 @@ fn flags_and_flow_labels_of_sessions_beyond_their_width_are_refused() {
         (v6, "f00000", false),
     ] {
         let bytes = hex(&format!("{start} {value} 0000 0000"));
-        assert_eq!(Frames::check(&bytes).is_ok(), valid, "{value}");
+        assert_eq!(check(&bytes).is_ok(), valid, "{value}");
     }
     let fields = SessionFields {
         sequence: 0,
@@ -722,16 +721,16 @@ fn the_work_of_a_datagram_is_bounded() {
         let most = (WORK_MAX / work) as usize;
         // Padding makes no work, wherever it is.
         let full = [vec![0; 7], bytes.repeat(most), vec![0; 900]].concat();
-        assert_eq!(Frames::check(&full), Ok(most + 2), "{frame:?}");
+        assert_eq!(check(&full), Ok(most + 2), "{frame:?}");
         let too_much = [&full[..], &bytes].concat();
         let error = Error::Work { max: WORK_MAX, got: WORK_MAX + work };
-        assert_eq!(Frames::check(&too_much), Err(error), "{frame:?}");
+        assert_eq!(check(&too_much), Err(error), "{frame:?}");
     }
     // A packet counts, too, and is the last.
     let mut bytes = vec![0x01; WORK_MAX as usize];
     bytes.extend(hex("20 00 00000000 45"));
-    assert!(matches!(Frames::check(&bytes), Err(Error::Work { .. })));
-    assert_eq!(Frames::check(&bytes[1..]), Ok(WORK_MAX as usize));
+    assert!(matches!(check(&bytes), Err(Error::Work { .. })));
+    assert_eq!(check(&bytes[1..]), Ok(WORK_MAX as usize));
 }
 
 /// [W-28]
@@ -744,7 +743,7 @@ fn writer_stops_at_the_most_work_that_may_be() {
     assert_eq!(pushed.count(), WORK_MAX as usize / 2);
     assert!(writer.push(&Frame::Heartbeat).is_err());
     writer.pad_to(1_000).unwrap();
-    assert!(Frames::check(&buffer[..1_000]).is_ok());
+    assert!(check(&buffer[..1_000]).is_ok());
 }
 
 /// [W-15]
@@ -769,7 +768,7 @@ proptest! {
         let bytes = owned.bytes();
         prop_assert_eq!(only(&bytes), Ok(owned.frame()));
         for len in 1..bytes.len() {
-            prop_assert!(Frames::check(&bytes[..len]).is_err(), "{} of {:?}", len, owned);
+            prop_assert!(check(&bytes[..len]).is_err(), "{} of {:?}", len, owned);
         }
     }
 
@@ -829,7 +828,7 @@ proptest! {
         writer.push(&packet.frame()).unwrap();
         let len = writer.len();
         let bytes = &buffer[..len];
-        prop_assert_eq!(Frames::check(bytes), Ok(frames.len() + 2));
+        prop_assert_eq!(check(bytes), Ok(frames.len() + 2));
         let expected = frames.iter().map(Owned::frame).chain([Frame::Padding(padding), packet.frame()]);
         prop_assert!(Frames::new(bytes).map(Result::unwrap).eq(expected));
         check::frames(bytes);
