@@ -395,6 +395,11 @@ pub struct SessionStatus {
     pub path_shares: Vec<f64>,
     /// Packets sent a second time on another path.
     pub repaired_packets: u64,
+    /// How much longer than by the nearest path its full packets are made to take, because its
+    /// sender is a BBR and would otherwise not fill the others; `None` if they are not, if this
+    /// host does not send in it, or from a daemon of an earlier version.
+    #[serde(default)]
+    pub held_ms: Option<f64>,
     /// Longest time that a packet was held for reordering.
     pub longest_wait_ms: f64,
     /// Histogram of the times that packets were held for reordering: bin 0 counts those below 1 µs,

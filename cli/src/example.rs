@@ -126,6 +126,7 @@ pub(crate) fn status() -> Status {
                 paths: vec![0, 1],
                 path_shares: vec![0.75, 0.25],
                 repaired_packets: 0,
+                held_ms: None,
                 longest_wait_ms: 70.0,
                 waits: [vec![0; 10], vec![98, 1, 0, 0, 0, 0, 0, 1, 0, 0]].concat(),
                 idle_ms: 120_000.0,

@@ -239,6 +239,9 @@ pub struct SessionStatus {
     pub paths: Vec<(u16, f64)>,
     /// Packets sent again.
     pub repaired: u64,
+    /// How much longer than by the nearest path its full packets are made to take, because its
+    /// sender is a BBR; `None` if they are not.
+    pub held: Option<Duration>,
     /// Longest time that a packet was held for resequencing.
     pub longest_wait: Duration,
     /// Histogram of resequencing delays of held packets: entry 0 counts those below 1 µs, entry n

@@ -225,6 +225,7 @@ fn session_status(session: &SessionStatus) -> api::SessionStatus {
         paths: session.paths.iter().map(|(path, _)| *path).collect(),
         path_shares: session.paths.iter().map(|(_, share)| *share).collect(),
         repaired_packets: session.repaired,
+        held_ms: session.held.map(ms),
         longest_wait_ms: ms(session.longest_wait),
         waits: session.waits.to_vec(),
         idle_ms: ms(session.idle),

@@ -67,6 +67,8 @@ pub(crate) struct Facts {
     pub(crate) inner_bytes: u64,
     /// Packets sent again on another path.
     pub(crate) repaired_packets: u64,
+    /// How much longer than by the nearest path packets are made to take, for a BBR sender.
+    pub(crate) held_ms: Option<f64>,
     /// Packets that waited to be put in order here, and for how long.
     pub(crate) waited_packets: u64,
     pub(crate) median_wait_ms: Option<f64>,
@@ -93,6 +95,7 @@ impl Facts {
             packets: session.packets,
             inner_bytes: session.inner_bytes,
             repaired_packets: session.repaired_packets,
+            held_ms: session.held_ms,
             waited_packets: waited(session),
             median_wait_ms: wait_quantile(session, 0.5),
             p99_wait_ms: wait_quantile(session, 0.99),
@@ -105,7 +108,7 @@ impl Facts {
     pub(crate) fn sentence(&self) -> String {
         let Self { protocol, source, destination, packets, .. } = self;
         let (verb, order) = match self.outgoing {
-            true => ("sends", self.repairs()),
+            true => ("sends", self.repairs() + &self.hold()),
             false => ("receives", self.waits()),
         };
         let last = match self.idle_ms >= IDLE_MS {
@@ -146,6 +149,17 @@ impl Facts {
         match self.repaired_packets {
             0 => "none was sent again".to_owned(),
             again => format!("{again} were sent again because a path had lost them"),
+        }
+    }
+
+    fn hold(&self) -> String {
+        match self.held_ms {
+            None | Some(0.0) => String::new(),
+            held => format!(
+                "; it takes {} longer than by the nearest path, so that its sender, which is a BBR, \
+                 fills the others, too",
+                duration(held)
+            ),
         }
     }
 

@@ -608,7 +608,9 @@ fn a_session_has_its_paths_its_repairs_and_what_its_order_costs() {
     let mut quiet = session.clone();
     (quiet.waits, quiet.repaired_packets, quiet.paths) = (vec![0; 20], 0, Vec::new());
     quiet.outgoing = false;
-    status.peers[0].sessions = vec![session, incoming, quiet];
+    let mut held = quiet.clone();
+    (held.outgoing, held.held_ms) = (true, Some(88.0));
+    status.peers[0].sessions = vec![session, incoming, quiet, held];
     let view = view(status, [0; 3]);
     let options = Options { sessions: true, ..Options::default() };
     let told = |options: &Options| {
@@ -626,6 +628,9 @@ fn a_session_has_its_paths_its_repairs_and_what_its_order_costs() {
              most 1.02 ms, 99 % at most 2.05 ms, the longest 70.0 ms",
             "tcp 10.77.0.1:40000 to 10.77.0.2:443 receives on no path at present: 400 packets, 4.0 kB; \
              none had to wait for its turn",
+            "tcp 10.77.0.1:40000 to 10.77.0.2:443 sends on no path at present: 400 packets, 4.0 kB; none \
+             was sent again; it takes 88.0 ms longer than by the nearest path, so that its sender, \
+             which is a BBR, fills the others, too",
         ]
     );
     let one = Options { path: Some("eth1".to_owned()), ..options };

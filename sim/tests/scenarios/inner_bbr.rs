@@ -7,21 +7,26 @@ use core::time::Duration;
 use crate::common::{both, link};
 use mpip_link::{LinkConfig, Loss};
 use mpip_sim::clock::SECOND;
-use mpip_sim::measure::{Scenario, Subject, limit, measure};
+use mpip_sim::measure::{Scenario, Subject, limit, measure, world};
 use mpip_sim::spec::TcpControl;
+use mpip_sim::world::{Observe, World};
 
 type Paths = Vec<(LinkConfig, LinkConfig)>;
 
-/// Mbit/s of a TCP under `tcp` in the seconds `time`.
-fn run(paths: &Paths, tcp: TcpControl, subject: Subject, time: Range<u64>, seed: u64) -> f64 {
-    let scenario = Scenario {
+/// A TCP under `tcp`, of which the seconds `time` count.
+fn scenario(paths: &Paths, tcp: TcpControl, time: Range<u64>, seed: u64) -> Scenario {
+    Scenario {
         paths: paths.clone(),
         sender: tcp.into(),
         duration: time.end * SECOND,
         from: time.start * SECOND,
         seed,
-    };
-    let found = measure(&scenario, subject);
+    }
+}
+
+/// Mbit/s of a TCP under `tcp` in the seconds `time`.
+fn run(paths: &Paths, tcp: TcpControl, subject: Subject, time: Range<u64>, seed: u64) -> f64 {
+    let found = measure(&scenario(paths, tcp, time, seed), subject);
     assert!(found.violations.is_empty(), "{:?}", found.violations);
     found.goodput / 1e6
 }
@@ -99,4 +104,22 @@ fn its_first_second_is_not_slower_than_on_the_near_path_alone() {
 fn a_transfer_that_the_near_path_carries_finds_the_far_path() {
     let paths = vec![both(link(60, 100, 300)), both(link(5, 10, 30))];
     assert_not_slower_than_the_first_path_alone(&paths, 25..45);
+}
+
+/// The far path takes 90 ms longer than the near one.
+#[test]
+fn the_status_says_how_much_longer_its_packets_take() {
+    let paths = vec![both(link(60, 100, 300)), both(link(5, 10, 30))];
+    let held = |tcp| {
+        let spec = world(&scenario(&paths, tcp, 0..15, 1), Subject::MPIP);
+        let mut world = World::new(spec, Observe::default());
+        world.run_until(15 * SECOND);
+        let hosts = (0..2).filter_map(|host| world.status(host));
+        let peers = hosts.flat_map(|status| status.peers);
+        peers.flat_map(|peer| peer.sessions).find_map(|session| session.held)
+    };
+    let far = Duration::from_millis(80)..=Duration::from_millis(100);
+    let bbr = held(TcpControl::BBR);
+    assert!(bbr.is_some_and(|held| far.contains(&held)), "{bbr:?}");
+    assert_eq!(held(TcpControl::CUBIC), None);
 }
