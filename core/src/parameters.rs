@@ -335,9 +335,6 @@ parameters! {
     pub struct EvenDelayParameters {
         /// Shortest packet with a playout time.
         bulk: u32 = 1_000, "bytes", 0.0..=100_000.0, "part of a transfer, not of an exchange";
-        /// First packets of a session that carry a playout time, whatever their length: they
-        /// determine the inner TCP's minimum RTT.
-        first: u32 = 32, "packets", 0.0..=1e6, "measured";
     }
 }
 

@@ -392,8 +392,8 @@ impl Association {
         true
     }
 
-    /// The earliest delivery of `next` for the receiver, if the packets of its session are to take
-    /// the same time on this path: full ones, and the first ones.
+    /// The earliest delivery of `next` for the receiver, if it is a full packet of a session that
+    /// is put in order: these are to take the same time on this path.
     fn playout(
         &self,
         now: Instant,
@@ -401,9 +401,7 @@ impl Association {
         next: &NextPacket,
         len: usize,
     ) -> Option<Frame<'static>> {
-        let parameters = &self.parameters.even_delay;
-        let even = len >= parameters.bulk as usize || next.sequence < parameters.first;
-        if !even || !next.ordered {
+        if len < self.parameters.even_delay.bulk as usize || !next.ordered {
             return None;
         }
         let from = playout::counts_from(now, next.first_sent, next.hold)?;

@@ -77,7 +77,6 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
         &["bbr.wider_growth=1000000"],
     ),
     heuristic("playout", "delivery times on paths that jitter", &["playout.jitters_from=1000000"]),
-    heuristic("first-packets", "... for a session's first packets too", &["even_delay.first=0"]),
     heuristic(
         "release",
         "datagrams that were held are delivered in bursts",
