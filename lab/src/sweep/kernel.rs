@@ -143,6 +143,7 @@ fn shorts(paths: usize, runs: &[&RunResult]) -> Option<Vec<Short>> {
     let each = |size| Short {
         alone: alone.iter().map(|run| time(run, size)).collect(),
         mpip: time(mpip, size),
+        again: None,
     };
     Some(SIZES.map(each).to_vec())
 }
