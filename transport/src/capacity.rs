@@ -7,10 +7,10 @@
 //! only ever makes a train later, so the fastest of a few counts.
 
 use core::num::NonZeroU32;
-use core::time::Duration;
 
 use mpip_types::Instant;
 
+use crate::delay::{DelayEstimator, clock_difference};
 use crate::parameters::CapacityParameters;
 
 /// Most bytes of a small train: a heartbeat, or an acknowledgement of the inner TCP.
@@ -56,6 +56,11 @@ pub(crate) struct Capacity {
     last: u64,
     /// The fastest small train.
     small: Option<Sample>,
+    /// How long small trains take. Only these show the jitter: large ones are slower by the time
+    /// in which the link transmits them, and a transfer's packets by its queue.
+    small_delay: DelayEstimator,
+    /// What `small_delay` counts from: how long the first small train took, µs modulo 2^32.
+    reference: Option<u32>,
     large: [Option<Sample>; SAMPLES],
     newest_is_small: bool,
     estimate: Option<Estimate>,
@@ -73,6 +78,8 @@ impl Capacity {
             bytes: 0,
             last: 0,
             small: None,
+            small_delay: DelayEstimator::default(),
+            reference: None,
             large: [None; SAMPLES],
             newest_is_small: false,
             estimate: None,
@@ -107,6 +114,8 @@ impl Capacity {
         if self.newest_is_small {
             let faster = |other: &Sample| fresh(other) && sample.longer_than(other) >= 0;
             self.small = self.small.filter(faster).or(Some(sample));
+            let reference = *self.reference.get_or_insert(took);
+            self.small_delay.on_sample(now, clock_difference(0, took, reference));
         } else if bytes.get() >= LARGE {
             self.large.rotate_right(1);
             self.large[0] = Some(sample);
@@ -134,11 +143,10 @@ impl Capacity {
         takes
     }
 
-    /// The capacity, bytes/s, if it is known. `jitter`: the mean deviation of the one-way delay; a
-    /// smaller difference says nothing.
-    pub(crate) fn rate(&self, jitter: Duration) -> Option<u64> {
+    /// The capacity, bytes/s, if it is known. A difference within the jitter says nothing.
+    pub(crate) fn rate(&self) -> Option<u64> {
         let CapacityParameters { enabled, deviations, .. } = self.parameters;
-        let least = jitter.as_micros() as f64 * deviations;
+        let least = self.small_delay.jitter().as_micros() as f64 * deviations;
         let estimate = self.estimate.filter(|found| enabled && f64::from(found.longer) >= least);
         estimate.map(|estimate| estimate.rate)
     }
@@ -152,6 +160,8 @@ impl Capacity {
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
+
     use super::*;
     use proptest::prelude::*;
 
@@ -196,9 +206,9 @@ mod tests {
         for bytes_per_ms in [125, 1_000, 12_500] {
             let mut link = Link::new(bytes_per_ms);
             link.train(&[1_500, 40], 0);
-            assert_eq!(link.capacity.rate(Duration::ZERO), None, "nothing to compare with");
+            assert_eq!(link.capacity.rate(), None, "nothing to compare with");
             link.train(&[40], 0);
-            let rate = link.capacity.rate(Duration::ZERO).expect("both are known");
+            let rate = link.capacity.rate().expect("both are known");
             let error = rate.abs_diff(bytes_per_ms * 1_000) as f64 / rate as f64;
             assert!(error < 0.02, "{rate} of {bytes_per_ms} kB/s");
         }
@@ -207,23 +217,36 @@ mod tests {
     #[test]
     fn the_fastest_trains_count() {
         let mut link = Link::new(1_000);
-        for jitter in [3_000, 0, 1_500] {
+        for jitter in [300, 0, 150] {
             link.train(&[40], jitter);
         }
         for jitter in [9_000, 4_000, 200] {
             link.train(&[1_040], jitter);
         }
-        let rate = link.capacity.rate(Duration::ZERO).expect("both are known");
+        let rate = link.capacity.rate().expect("both are known");
         assert!((800_000..=1_000_000).contains(&rate), "{rate}");
     }
 
     #[test]
-    fn a_difference_within_the_jitter_says_nothing() {
-        let mut link = Link::new(1_000);
-        link.train(&[40], 0);
-        link.train(&[1_040], 0);
-        let rate = |jitter| link.capacity.rate(Duration::from_micros(jitter));
-        assert_eq!((rate(500), rate(501)), (Some(1_000_000), None));
+    fn a_difference_within_the_jitter_of_small_trains_says_nothing() {
+        let rate = |jitter| {
+            let mut link = Link::new(1_000);
+            for round in 0..40 {
+                link.train(&[40], if round % 2 == 0 { 0 } else { jitter });
+            }
+            link.train(&[1_040], 0);
+            link.capacity.rate()
+        };
+        assert_eq!((rate(900), rate(1_100)), (Some(1_000_000), None));
+    }
+
+    #[test]
+    fn a_slow_links_own_large_trains_are_no_jitter() {
+        let mut link = Link::new(125);
+        for size in [40, 1_500, 40, 1_500, 40, 1_500, 40] {
+            link.train(&[size], 0);
+        }
+        assert_eq!(link.capacity.rate(), Some(125_000));
     }
 
     #[test]
@@ -232,7 +255,7 @@ mod tests {
         link.train(&[40], 0);
         link.capacity.on_sent(link.now, 7, 1_400, false);
         link.capacity.on_arrived(link.now + Duration::from_millis(90), 7, 0);
-        assert_eq!(link.capacity.rate(Duration::ZERO), None);
+        assert_eq!(link.capacity.rate(), None);
     }
 
     #[test]
@@ -260,14 +283,14 @@ mod tests {
         let mut link = Link::new(1_000);
         link.train(&[40], 0);
         link.train(&[1_040], 0);
-        let before = link.capacity.rate(Duration::ZERO);
+        let before = link.capacity.rate();
         // The clocks drift apart by 2 ms, and nothing large is sent.
         link.now += CapacityParameters::default().window;
         link.ahead = link.ahead.wrapping_add(2_000);
         link.train(&[40], 0);
-        assert_eq!(link.capacity.rate(Duration::ZERO), before, "the old estimate stays");
+        assert_eq!(link.capacity.rate(), before, "the old estimate stays");
         link.train(&[1_040], 0);
-        assert_eq!(link.capacity.rate(Duration::ZERO), before, "both are new");
+        assert_eq!(link.capacity.rate(), before, "both are new");
     }
 
     proptest! {
@@ -282,7 +305,7 @@ mod tests {
                 now += Duration::from_micros(pause);
                 capacity.on_sent(now, number, size, idle);
                 capacity.on_arrived(now, number, received_at);
-                let rate = capacity.rate(Duration::ZERO);
+                let rate = capacity.rate();
                 prop_assert!(rate.is_none_or(|rate| rate <= 70_000 * 61 * 10_000));
             }
         }

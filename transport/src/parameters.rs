@@ -134,7 +134,7 @@ parameters! {
         wanted: u32 = 3, "trains", 0.0..=4.0, "the fastest of three has met little jitter";
         /// Long heartbeats at most.
         long: u32 = 6, "datagrams", 0.0..=1_000.0, "twice what is wanted, as some are lost";
-        /// Mean deviations of the one-way delay by which a large train has to be later.
+        /// Mean deviations of small trains' delay by which a large one has to be later.
         deviations: f64 = 2.0, "deviations", 0.0..=100.0, "jitter seldom differs by more";
         /// Window up to which a transfer has not shown yet what the path carries.
         opening: f64 = 1.25, "initial windows", 0.0..=1e6, "heartbeats widen it a little";

@@ -119,7 +119,7 @@ impl<C: Content> Path<C> {
 
     /// The capacity that the path's idle times have shown, bytes/s.
     pub(super) fn idle_capacity(&self) -> Option<u64> {
-        self.capacity.rate(self.delay.jitter())
+        self.capacity.rate()
     }
 
     /// What the path carries as far as is known, bytes/s: what its idle times have shown, or what
