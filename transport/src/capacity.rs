@@ -10,7 +10,7 @@ use core::num::NonZeroU32;
 
 use mpip_types::Instant;
 
-use crate::delay::{DelayEstimator, clock_difference};
+use crate::delay::{MovingDelay, clock_difference};
 use crate::parameters::CapacityParameters;
 
 /// Most bytes of a small train: a heartbeat, or an acknowledgement of the inner TCP.
@@ -58,7 +58,7 @@ pub(crate) struct Capacity {
     small: Option<Sample>,
     /// How long small trains take. Only these show the jitter: large ones are slower by the time
     /// in which the link transmits them, and a transfer's packets by its queue.
-    small_delay: DelayEstimator,
+    small_delay: MovingDelay,
     /// What `small_delay` counts from: how long the first small train took, µs modulo 2^32.
     reference: Option<u32>,
     large: [Option<Sample>; SAMPLES],
@@ -78,7 +78,7 @@ impl Capacity {
             bytes: 0,
             last: 0,
             small: None,
-            small_delay: DelayEstimator::default(),
+            small_delay: MovingDelay::default(),
             reference: None,
             large: [None; SAMPLES],
             newest_is_small: false,
@@ -149,12 +149,6 @@ impl Capacity {
         let least = self.small_delay.jitter().as_micros() as f64 * deviations;
         let estimate = self.estimate.filter(|found| enabled && f64::from(found.longer) >= least);
         estimate.map(|estimate| estimate.rate)
-    }
-
-    /// Whether a transfer with congestion window `window` is so new that the path has not shown
-    /// what it carries; `initial` is the first window, bytes.
-    pub(crate) fn is_opening(&self, window: u64, initial: u64) -> bool {
-        window as f64 <= self.parameters.opening * initial as f64
     }
 }
 
@@ -237,7 +231,7 @@ mod tests {
             link.train(&[1_040], 0);
             link.capacity.rate()
         };
-        assert_eq!((rate(900), rate(1_100)), (Some(1_000_000), None));
+        assert_eq!((rate(400), rate(600)), (Some(1_000_000), None));
     }
 
     #[test]

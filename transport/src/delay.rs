@@ -17,34 +17,56 @@ const BUCKETS: usize = 5;
 /// Weight of a new sample in the moving averages, as a divisor (seed 000, section 3.4).
 const AVERAGE: i64 = 8;
 
-/// Moving average, jitter and windowed minimum of one-way delay samples, in microseconds against a
-/// reference that the association's paths share.
+/// Moving average and mean deviation of one-way delay samples, in microseconds against a reference
+/// that all samples share.
 #[derive(Clone, Debug, Default)]
-pub struct DelayEstimator {
+pub(crate) struct MovingDelay {
     average: Option<i64>,
     jitter: i64,
-    minima: [Option<i64>; BUCKETS],
-    bucket: usize,
-    bucket_started: Instant,
     sampled: Instant,
 }
 
-impl DelayEstimator {
-    /// Takes a sample: the clock difference less the association's reference, µs.
-    pub fn on_sample(&mut self, now: Instant, sample: i64) {
+impl MovingDelay {
+    /// Takes a sample, µs. Returns whether it is the first, or earlier ones no longer count because
+    /// they are [older](WINDOW).
+    pub(crate) fn on_sample(&mut self, now: Instant, sample: i64) -> bool {
         let stale = now.since(core::mem::replace(&mut self.sampled, now)) >= WINDOW;
         match &mut self.average {
             Some(average) if !stale => {
                 let step = sample - *average;
                 self.jitter += part(step.abs() - self.jitter, 4);
                 *average += part(step, AVERAGE);
+                false
             }
-            // After a long pause, earlier samples no longer count.
             average => {
                 *average = Some(sample);
-                self.minima = [None; BUCKETS];
-                self.bucket_started = now;
+                true
             }
+        }
+    }
+
+    /// Mean deviation of the samples from their average.
+    pub(crate) fn jitter(&self) -> Duration {
+        Duration::from_micros(self.jitter.unsigned_abs())
+    }
+}
+
+/// Moving average, jitter and windowed minimum of one-way delay samples, in microseconds against a
+/// reference that the association's paths share.
+#[derive(Clone, Debug, Default)]
+pub struct DelayEstimator {
+    moving: MovingDelay,
+    minima: [Option<i64>; BUCKETS],
+    bucket: usize,
+    bucket_started: Instant,
+}
+
+impl DelayEstimator {
+    /// Takes a sample: the clock difference less the association's reference, µs.
+    pub fn on_sample(&mut self, now: Instant, sample: i64) {
+        if self.moving.on_sample(now, sample) {
+            self.minima = [None; BUCKETS];
+            self.bucket_started = now;
         }
         self.age(now);
         let minimum = &mut self.minima[self.bucket];
@@ -66,7 +88,7 @@ impl DelayEstimator {
 
     /// The moving average, µs against the association's reference.
     pub fn average(&self) -> Option<i64> {
-        self.average
+        self.moving.average
     }
 
     /// The lowest sample of the last 8 to 10 s, µs against the association's reference.
@@ -76,7 +98,7 @@ impl DelayEstimator {
 
     /// Queuing delay: the average minus the minimum.
     pub fn queuing(&self) -> Duration {
-        match (self.average, self.minimum()) {
+        match (self.average(), self.minimum()) {
             (Some(average), Some(minimum)) => {
                 Duration::from_micros(u64::try_from(average - minimum).unwrap_or(0))
             }
@@ -86,7 +108,7 @@ impl DelayEstimator {
 
     /// Mean deviation of the samples from their average.
     pub fn jitter(&self) -> Duration {
-        Duration::from_micros(self.jitter.unsigned_abs())
+        self.moving.jitter()
     }
 }
 

@@ -135,9 +135,7 @@ parameters! {
         /// Long heartbeats at most.
         long: u32 = 6, "datagrams", 0.0..=1_000.0, "twice what is wanted, as some are lost";
         /// Mean deviations of small trains' delay by which a large one has to be later.
-        deviations: f64 = 2.0, "deviations", 0.0..=100.0, "jitter seldom differs by more";
-        /// Window up to which a transfer has not shown yet what the path carries.
-        opening: f64 = 1.25, "initial windows", 0.0..=1e6, "heartbeats widen it a little";
+        deviations: f64 = 4.0, "deviations", 0.0..=100.0, "an estimate that jitter made too low costs more than none";
         /// Age up to which trains are compared.
         window: Duration = ms(10_000), "ms", 1.0..=100_000.0, "clocks drift by 1 ms at most (100 ppm)";
         /// Smallest difference of two trains that counts.

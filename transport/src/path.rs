@@ -121,9 +121,9 @@ pub struct Path<C> {
     /// Its queue, at the estimated bandwidth.
     drain: Drain,
     /// Its queue, at the [expected rate](Self::expected_rate), while there is one.
-    first_drain: Drain,
-    /// It searches, and has a first window still.
-    opens: bool,
+    expected_drain: Drain,
+    /// Whether it [searched](Self::searches) at the newest feedback.
+    searched: bool,
     /// Whether the peer answers here.
     pub peer: PeerAnswers,
     /// Keepalives while the association is idle.
@@ -191,8 +191,8 @@ impl<C: Content> Path<C> {
             counters: Counters::default(),
             changed: now,
             drain: Drain::new(now),
-            first_drain: Drain::new(now),
-            opens: true,
+            expected_drain: Drain::new(now),
+            searched: true,
             reason: "it is new",
             opened: now,
             peer: PeerAnswers::default(),
@@ -348,7 +348,7 @@ impl<C: Content> Path<C> {
             self.delays = DelaySeries::default();
             self.playout = Playout::default();
             self.capacity = Capacity::new(&parameters.capacity);
-            self.opens = true;
+            self.searched = true;
             self.flight.on_moved();
             self.seen.ours = None;
             self.seen.is_ours = true;

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use crate::common::{assert_sound, both, client_and_gateway, link, observed};
 use mpip_core::Parameters;
+use mpip_link::LinkConfig;
 use mpip_sim::clock::{Nanos, SECOND};
 use mpip_sim::spec::{FlowSpec, Traffic};
 use mpip_sim::world::World;
@@ -24,8 +25,13 @@ struct Transfers {
 /// Three transfers from idle over a path of 1 Mbit/s and 1 ms and one of 100 Mbit/s and 3 ms, with
 /// these parameters.
 fn transfers(parameters: Parameters) -> Transfers {
+    transfers_over(&[both(link(1, 1, 40)), both(link(100, 3, 400))], parameters)
+}
+
+/// Three transfers from idle over these paths.
+fn transfers_over(paths: &[(LinkConfig, LinkConfig)], parameters: Parameters) -> Transfers {
     let run = |seed| {
-        let mut spec = client_and_gateway(seed, &[both(link(1, 1, 40)), both(link(100, 3, 400))])
+        let mut spec = client_and_gateway(seed, paths)
             .with_engines(|engine| engine.parameters = parameters)
             .lasting(START + 10 * SECOND);
         let traffic = Traffic::Tcp { bytes: Some(200_000), window: 4_000_000 };
@@ -33,8 +39,9 @@ fn transfers(parameters: Parameters) -> Transfers {
         spec.add_flow(FlowSpec { from: 0, to: 1, start: START, stop, v6: false, traffic });
         let mut world = observed(spec);
         world.run_until(START);
-        let sent =
-            |world: &World| -> u64 { (0..2).map(|path| world.interface_bytes(0, path)).sum() };
+        let sent = |world: &World| -> u64 {
+            (0..paths.len()).map(|path| world.interface_bytes(0, path)).sum()
+        };
         let before = sent(&world);
         world.run_until(START + 2 * SECOND);
         assert_sound(&world);
@@ -62,6 +69,18 @@ fn spread() -> Parameters {
 fn a_short_transfer_does_not_wait_for_a_path_that_carries_little() {
     let (weighed, spread) = (transfers(Parameters::default()).took, transfers(spread()).took);
     assert!(weighed + Duration::from_millis(5) < spread, "{weighed:?}, {spread:?}");
+}
+
+/// What paths have shown while they were idle counts until they are full.
+#[test]
+fn a_short_transfer_is_shared_by_what_paths_carry() {
+    let paths = [(14, 10, 400), (4, 11, 100), (3, 6, 60), (4, 1, 60)];
+    let paths = paths.map(|(rate, delay, queue)| both(link(rate, delay, queue)));
+    let known = transfers_over(&paths, Parameters::default()).took;
+    let mut parameters = Parameters::default();
+    parameters.transport.capacity.enabled = false;
+    let unknown = transfers_over(&paths, parameters).took;
+    assert!(known + Duration::from_millis(40) < unknown, "{known:?}, {unknown:?}");
 }
 
 #[test]

@@ -42,10 +42,9 @@ impl<C: Content> Path<C> {
         }
         if let Some(sample) = progress.sample {
             self.liveness.clear();
-            let capacity = self.idle_capacity();
-            let sample = RateSample { capacity, ..sample };
+            let sample = RateSample { capacity: self.idle_capacity(), ..sample };
             self.cc.on_feedback(now, sample, subflows, own);
-            self.look_whether_it_opens(capacity);
+            self.searched = self.searches();
         }
     }
 

@@ -100,11 +100,10 @@ impl<C: Content> Path<C> {
         rate.min(self.rate_max()).min(MAX_RATE)
     }
 
-    /// The capacity that the path's idle times have shown, bytes/s, or its estimated bandwidth if
-    /// that is more; `None` once feedback about a transfer shows what it carries: if the path got
-    /// little because of an estimate that is too low, it would never show more.
+    /// While congestion control searches, the [shown rate](Self::shown_rate), bytes/s, if there is
+    /// one.
     pub fn expected_rate(&self) -> Option<u64> {
-        if !self.opens {
+        if !self.searched {
             return None;
         }
         self.shown_rate()
@@ -138,14 +137,7 @@ impl<C: Content> Path<C> {
     /// rate](Self::expected_rate). Where there is none, pacing sees to that, and it is not after
     /// now.
     pub fn clears_at(&self) -> Instant {
-        if self.opens { self.first_drain.empty_at() } else { Instant::ZERO }
-    }
-
-    /// Looks whether its transfers are so new that it has not shown what it carries. `capacity` is
-    /// that of its [idle times](Self::idle_capacity).
-    pub(super) fn look_whether_it_opens(&mut self, capacity: Option<u64>) {
-        let first = || self.cc.first_window(capacity, self.flight.rtt().minimum());
-        self.opens = self.searches() && self.capacity.is_opening(self.cc.window(), first());
+        if self.searched { self.expected_drain.empty_at() } else { Instant::ZERO }
     }
 
     /// Rate at which packets may leave, bytes/s: the pacing rate, at most the upper rate; `None`
@@ -212,10 +204,10 @@ impl<C: Content> Path<C> {
         }
         self.drain.on_sent(size as u64);
         if let Some(rate) = self.expected_rate() {
-            if self.first_drain.sent_at() != now {
-                self.first_drain.begin_burst(now, rate);
+            if self.expected_drain.sent_at() != now {
+                self.expected_drain.begin_burst(now, rate);
             }
-            self.first_drain.on_sent(size as u64);
+            self.expected_drain.on_sent(size as u64);
         }
         if let Some(limit) = self.rate_limit() {
             self.limiter.on_sent(now, (size + self.outer_headers()) as u64, limit);
