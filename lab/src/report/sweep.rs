@@ -49,7 +49,7 @@ fn range(measure: Measure) -> (f64, f64) {
     match measure {
         Measure::OfLimit => (0.0, 1.0),
         Measure::Latency => (0.0, 300.0),
-        _ => (0.0, 3.0),
+        Measure::OfBest | Measure::OfMptcp | Measure::Short(_) | Measure::Again(_) => (0.0, 3.0),
     }
 }
 
