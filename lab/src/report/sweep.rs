@@ -18,8 +18,9 @@ pub(super) fn section(html: &mut String, results: &[Measured], figures: &mut Vec
               the simulator (senders tcp-, quinn- and quic-go: on kernels), for each kind of inner \
               sender: bulk against what the links carry and \
               against the same sender on the best path alone; latency that bulk adds to a ping; \
-              short transfers against the best path alone, and the best path against itself \
-              (“again”), which is chance. <code>mpip-lab sweep</code></p>";
+              short transfers against the best path alone, also by mpip with no other path, which \
+              is what the tunnel costs, and the best path against itself (“again”), which is \
+              chance. <code>mpip-lab sweep</code></p>";
     for (number, measure) in Measure::all().enumerate() {
         let name = measure.name();
         let sets: Vec<(String, Vec<f64>)> = senders
@@ -34,7 +35,7 @@ pub(super) fn section(html: &mut String, results: &[Measured], figures: &mut Vec
             continue;
         }
         table(html, &name, &sets);
-        if matches!(measure, Measure::Again(_)) {
+        if measure.explains() {
             continue;
         }
         let svg = plot::distribution(&name, &name, range(measure), &sets);
@@ -49,7 +50,7 @@ fn range(measure: Measure) -> (f64, f64) {
     match measure {
         Measure::OfLimit => (0.0, 1.0),
         Measure::Latency => (0.0, 300.0),
-        Measure::OfBest | Measure::OfMptcp | Measure::Short(_) | Measure::Again(_) => (0.0, 3.0),
+        _ => (0.0, 3.0),
     }
 }
 
@@ -79,7 +80,8 @@ mod tests {
             format!(
                 r#"{{"seed":{seed},"sender":"quic-cubic","bulk":{{"limit":20.0,"alone":[8.0,5.0],
                 "mpip":{mpip}.0,"ping_alone":20.0,"ping":25.0,"ping_lost":0.0}},
-                "short":[{{"alone":[2.0,1.0],"mpip":1.5,"again":1.1}}],"violations":[]}}"#
+                "short":[{{"alone":[2.0,1.0],"mpip":1.5,"again":1.1,"tunnel":1.3}}],
+                "violations":[]}}"#
             )
         };
         let results: Vec<Measured> = [(1, 5), (2, 10), (3, 15)]
@@ -91,7 +93,7 @@ mod tests {
             html.contains("<td>quic-cubic</td><td>3</td><td>0.250</td><td>0.250</td><td>0.500")
         );
         assert!(html.contains("20 kB, time / best path") && !html.contains("200 kB"));
-        assert!(html.contains("20 kB, best path again"));
+        assert!(html.contains("20 kB, best path again") && html.contains("mpip on best path"));
         assert_eq!(figures.len(), 4);
         assert_eq!(html.matches("<svg").count(), 4);
         let (mut html, mut figures) = (String::new(), Vec::new());

@@ -108,6 +108,11 @@ impl Set {
         quiet
     }
 
+    /// The same without all paths but the one with index `path`.
+    pub(super) fn only(&self, path: usize) -> Self {
+        Self { paths: vec![self.paths[path].clone()], ..self.clone() }
+    }
+
     /// The settings of each path at the start.
     pub(crate) fn links(&self) -> Vec<Links> {
         self.paths.iter().map(|path| path.links.clone()).collect()

@@ -144,6 +144,7 @@ fn shorts(paths: usize, runs: &[&RunResult]) -> Option<Vec<Short>> {
         alone: alone.iter().map(|run| time(run, size)).collect(),
         mpip: time(mpip, size),
         again: None,
+        tunnel: None,
     };
     Some(SIZES.map(each).to_vec())
 }

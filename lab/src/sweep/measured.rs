@@ -68,6 +68,10 @@ pub(crate) struct Short {
     /// simulated sets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) again: Option<f64>,
+    /// Through mpip where it has only that path: what a tunnel costs, whatever the other paths do.
+    /// Only of simulated sets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tunnel: Option<f64>,
 }
 
 impl Bulk {
@@ -270,7 +274,7 @@ pub(super) fn short(
     plan: &Plan,
     violations: &mut Vec<String>,
 ) -> Short {
-    let mut time = |subject: Subject, runs: Range<u64>| {
+    let mut time = |set: &Set, subject: Subject, runs: Range<u64>| {
         let times: Vec<f64> = runs
             .map(|run| {
                 let spec = short_spec(set, subject, (sender, bytes), plan, run);
@@ -282,10 +286,11 @@ pub(super) fn short(
             .collect();
         median(&times)
     };
-    let alone: Vec<f64> = subjects(set).map(|path| time(path, 0..REPETITIONS)).collect();
-    let best = subjects(set).zip(&alone).min_by(|a, b| a.1.total_cmp(b.1)).map(|(path, _)| path);
-    let again = best.map(|path| time(path, REPETITIONS..2 * REPETITIONS));
-    Short { mpip: time(Subject::MPIP, 0..REPETITIONS), alone, again }
+    let alone: Vec<f64> = subjects(set).map(|path| time(set, path, 0..REPETITIONS)).collect();
+    let best = (0..alone.len()).min_by(|&a, &b| alone[a].total_cmp(&alone[b]));
+    let again = best.map(|path| time(set, Subject::Path(path), REPETITIONS..2 * REPETITIONS));
+    let tunnel = best.map(|path| time(&set.only(path), Subject::MPIP, 0..REPETITIONS));
+    Short { mpip: time(set, Subject::MPIP, 0..REPETITIONS), alone, again, tunnel }
 }
 
 /// The world of one run of `bytes` bytes by `subject`.

@@ -20,12 +20,15 @@ pub(crate) enum Measure {
     Short(usize),
     /// The same of the best path's second measurement: what chance does to the figure above.
     Again(usize),
+    /// The same through mpip with no other path: what the tunnel costs.
+    Tunnel(usize),
 }
 
 impl Measure {
     /// All figures, in the order of the table.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        let short = (0..SIZES.len()).flat_map(|index| [Self::Short(index), Self::Again(index)]);
+        let short = (0..SIZES.len())
+            .flat_map(|index| [Self::Short(index), Self::Tunnel(index), Self::Again(index)]);
         [Self::OfLimit, Self::OfBest, Self::OfMptcp, Self::Latency].into_iter().chain(short)
     }
 
@@ -36,8 +39,14 @@ impl Measure {
             Self::OfMptcp => "bulk / MPTCP".to_owned(),
             Self::Latency => "added latency, ms".to_owned(),
             Self::Short(index) => format!("{} kB, time / best path", SIZES[index] / 1_000),
+            Self::Tunnel(index) => format!("{} kB, mpip on best path", SIZES[index] / 1_000),
             Self::Again(index) => format!("{} kB, best path again", SIZES[index] / 1_000),
         }
+    }
+
+    /// Whether it only explains another figure.
+    pub(crate) fn explains(self) -> bool {
+        matches!(self, Self::Again(_) | Self::Tunnel(_))
     }
 
     /// Whether a larger value is better.
@@ -53,13 +62,14 @@ impl Measure {
             Self::OfBest => Some(bulk.mpip / bulk.best()),
             Self::OfMptcp => Some(bulk.mpip / bulk.mptcp?.max(1.0)),
             Self::Latency => Some(bulk.ping - bulk.ping_alone),
-            Self::Short(index) => {
+            Self::Short(index) | Self::Again(index) | Self::Tunnel(index) => {
                 let short = result.short.get(index)?;
-                Some(short.mpip / short.best().max(1e-9))
-            }
-            Self::Again(index) => {
-                let short = result.short.get(index)?;
-                Some(short.again? / short.best().max(1e-9))
+                let time = match self {
+                    Self::Again(_) => short.again?,
+                    Self::Tunnel(_) => short.tunnel?,
+                    _ => short.mpip,
+                };
+                Some(time / short.best().max(1e-9))
             }
         }
     }
@@ -153,7 +163,7 @@ fn simulated(sender: &str) -> String {
 
 fn worst(results: &[Measured], senders: &[String]) -> String {
     let mut text = String::new();
-    for measure in Measure::all().filter(|measure| !matches!(measure, Measure::Again(_))) {
+    for measure in Measure::all().filter(|measure| !measure.explains()) {
         for sender in senders {
             let mut values = values(results, sender, measure);
             if !measure.is_better_larger() {
@@ -194,7 +204,8 @@ mod tests {
             ping: 25.0,
             ping_lost: 0.0,
         };
-        let short = vec![Short { alone: vec![2.0, 1.0], mpip: 1.5, again: Some(1.1) }];
+        let (again, tunnel) = (Some(1.1), Some(1.3));
+        let short = vec![Short { alone: vec![2.0, 1.0], mpip: 1.5, again, tunnel }];
         Measured { seed, sender: "cubic".to_owned(), bulk, short, violations: vec![] }
     }
 
@@ -213,6 +224,7 @@ mod tests {
         assert!(table.contains("| added latency, ms | cubic | 21 | 5.0 |"));
         assert!(table.contains("| 20 kB, time / best path | cubic | 21 | 1.500 |"));
         assert!(table.contains("| 20 kB, best path again | cubic | 21 | 1.100 |"));
+        assert!(table.contains("| 20 kB, mpip on best path | cubic | 21 | 1.300 |"));
         assert!(!table.contains("bbr") && !table.contains("200 kB"));
         let worst = worst(&results, &senders);
         let first = worst.lines().find(|line| line.contains("--seed")).expect("there is one");
