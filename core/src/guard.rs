@@ -119,9 +119,10 @@ struct Entry {
     lossless_since: Instant,
     /// Its inner bytes.
     recent: RecentBytes,
-    /// The highest delivery rate so far, bytes/s, and when it last grew by more than a quarter.
+    /// The highest delivery rate so far, bytes/s, and for how many periods in which it carried
+    /// something it has not grown by more than a quarter.
     highest: u64,
-    grew: Instant,
+    stagnant: u32,
     /// For a path that is left out: since when, when it is tried again, and the pause after that.
     since: Instant,
     due: Instant,
@@ -144,7 +145,7 @@ impl Entry {
             lossless_since: now,
             recent: RecentBytes::new(view.carried),
             highest: 0,
-            grew: now,
+            stagnant: 0,
             since: now,
             due: now,
             pause,
@@ -169,17 +170,24 @@ impl Entry {
 
     /// Whether it delivers more and more, and how much it can carry is not known. After the time
     /// `search` without growth it is.
-    fn grows(&self, now: Instant, search: Duration) -> bool {
-        self.view.searches && now.since(self.grew) < search
+    fn grows(&self, search: Duration) -> bool {
+        self.view.searches && PERIOD * self.stagnant < search
     }
 
-    fn update(&mut self, now: Instant, view: &View) {
+    /// Whether it carries more than heartbeats.
+    fn carries(&self, parameters: &GuardParameters) -> bool {
+        self.recent.average() >= parameters.unused
+    }
+
+    fn update(&mut self, now: Instant, view: &View, parameters: &GuardParameters) {
         if view.lost != self.view.lost {
             self.lossless_since = now;
         }
         self.recent.end_period(view.carried);
         if view.rate > self.highest + self.highest / 4 {
-            (self.highest, self.grew) = (view.rate, now);
+            (self.highest, self.stagnant) = (view.rate, 0);
+        } else if self.carries(parameters) {
+            self.stagnant = self.stagnant.saturating_add(1);
         }
         self.view = *view;
     }
@@ -390,7 +398,7 @@ impl Guard {
             let view = views.iter().find(|view| view.id == entry.view.id);
             gone |= mattered && view.is_none_or(|view| !view.works);
             if let Some(view) = view {
-                entry.update(now, view);
+                entry.update(now, view, &self.parameters);
             }
             view.is_some()
         });
@@ -495,8 +503,8 @@ impl Guard {
         let late = parameters.suspect.as_micros() as i64;
         let excess = |entry: &Entry| entry.certain(now, quiet) - earliest;
         let suspect = |entry: &&mut Entry| {
-            let used = entry.takes() && entry.recent.average() >= parameters.unused;
-            used && excess(entry) >= late && !entry.grows(now, parameters.search)
+            let used = entry.takes() && entry.carries(parameters);
+            used && excess(entry) >= late && !entry.grows(parameters.search)
         };
         let kept = self.kept();
         let mut suspects: Vec<&mut Entry> = self.entries.iter_mut().filter(suspect).collect();

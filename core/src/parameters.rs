@@ -120,8 +120,8 @@ parameters! {
         held_most: u32 = 600, "periods", 0.0..=1e6, "knowing it takes 10 s, growing takes longer";
         /// Extra delay beyond the earliest path below which a path does no harm.
         suspect: Duration = ms(30), "ms", 0.0..=10_000.0, "measured";
-        /// A path in BBR's Startup is no suspect until it has delivered hardly more for this long:
-        /// what it can carry is not known.
+        /// A path in BBR's Startup is no suspect until it has carried something for this long and
+        /// delivered hardly more: what it can carry is not known.
         search: Duration = ms(3_000), "ms", 0.0..=100_000.0, "three round trips of 1 s";
         /// Mean inner bytes per period below which a path counts as unused.
         unused: u64 = 300, "bytes", 0.0..=1e6, "two heartbeats";

@@ -153,6 +153,18 @@ fn a_path_whose_startup_finds_more_and_more_is_no_suspect() {
     assert_eq!(world.used(), [0], "it finds no more");
 }
 
+#[test]
+fn startup_after_an_idle_time_is_no_reason_for_suspicion() {
+    let mut world = World::new(&[GOOD, View { searches: true, rate: 10_000, ..BAD }], harm);
+    (0..100).for_each(|_| world.step(false));
+    world.run(2);
+    world.views[1].rate *= 2;
+    world.run(2);
+    assert_eq!(world.used(), [0, 1]);
+    world.run(12);
+    assert_eq!(world.used(), [0], "it finds no more");
+}
+
 /// A light stream, and then a transfer beside it: in its first period the paths turn out to deliver
 /// far more than all have carried until then.
 #[test]
