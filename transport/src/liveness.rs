@@ -25,6 +25,10 @@ const LAST_RETRY: Duration = Duration::from_millis(25);
 /// Loss ratio from which one unanswered probe, or two, are too little evidence of failure.
 const SOME_LOSS: f64 = 0.02;
 const HIGH_LOSS: f64 = 0.06;
+/// Probe timeouts for which a path on which something arrives is not called failed: then the answer
+/// waits on a slow link behind what else the peer sends. A way that fails in one direction only is
+/// noticed that much later.
+const HEARD_PATIENCE: u32 = 4;
 /// Shortest time for an answer after an unauthenticated message (ICMP) that says the path has
 /// failed.
 const MIN_DOUBT: Duration = Duration::from_millis(20);
@@ -99,6 +103,8 @@ pub(crate) struct Liveness {
     ack_eliciting_at: Instant,
     /// Unanswered probes in a row.
     probes: u32,
+    /// Something has arrived since the last one.
+    heard: bool,
     /// When the next probe of a failed path is due.
     probe_at: Option<Instant>,
     /// When an unauthenticated message said that the path has failed.
@@ -112,6 +118,7 @@ impl Liveness {
         Self {
             ack_eliciting_at: now,
             probes: 0,
+            heard: false,
             probe_at: None,
             doubted_at: None,
             ignore_before: now,
@@ -119,8 +126,18 @@ impl Liveness {
     }
 
     /// Whether a probe is unanswered.
-    pub(crate) fn is_silent(&self) -> bool {
+    pub(crate) fn owes_answer(&self) -> bool {
         self.probes > 0
+    }
+
+    /// Whether a probe is unanswered, and nothing else has arrived since it was sent.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.owes_answer() && !self.heard
+    }
+
+    /// Something authentic arrived, an answer or not.
+    pub(crate) fn on_heard(&mut self) {
+        self.heard = true;
     }
 
     /// An ack-eliciting datagram was sent, or the attempt failed.
@@ -131,6 +148,7 @@ impl Liveness {
     /// The path has answered or changed its state: starts anew.
     pub(crate) fn clear(&mut self) {
         self.probes = 0;
+        self.heard = false;
         self.probe_at = None;
         self.doubted_at = None;
     }
@@ -144,6 +162,7 @@ impl Liveness {
     /// No path answered, and another one does now: starts anew with a probe.
     pub(crate) fn excuse(&mut self, now: Instant) {
         self.probes = 1;
+        self.heard = false;
         self.ignore_before = now;
     }
 
@@ -209,11 +228,13 @@ impl Liveness {
         }
         let failed = input.state == PathState::Failed;
         let doubted = self.doubt_deadline(input).is_some_and(|deadline| now >= deadline);
+        let silent_for = self.silent_since(input).map_or(Duration::MAX, |since| now.since(since));
         let patient = match input.patience() {
-            Some((patience, _)) => {
-                self.silent_since(input).is_some_and(|at| now.since(at) < patience)
+            Some((patience, _)) => silent_for < patience,
+            None => {
+                let waits = self.heard && silent_for < input.timeout * HEARD_PATIENCE;
+                waits || self.probes < input.probes_before_death()
             }
-            None => self.probes < input.probes_before_death(),
         };
         if !failed && (doubted || !patient) {
             return Silence::Dead;
@@ -222,6 +243,7 @@ impl Liveness {
             self.probe_at = Some(now + input.pause(self.probes));
         }
         self.probes = self.probes.saturating_add(1);
+        self.heard = false;
         Silence::Probe
     }
 }
@@ -314,6 +336,22 @@ mod tests {
             let (few, many) = (end(&one_of_many), end(&alone));
             assert!(many.0 > few.0 && many.1 == few.1, "{many:?}, {few:?}");
         }
+    }
+
+    #[test]
+    fn a_path_on_which_something_arrives_is_used_and_fails_later() {
+        let input = silent(0.0);
+        let mut liveness = Liveness::new(ms(1_000));
+        for at in [1_050, 1_100, 1_150] {
+            assert_eq!(liveness.check(ms(at), &input), Silence::Probe);
+            assert!(liveness.is_silent(), "{at}");
+            liveness.on_heard();
+            assert!(!liveness.is_silent(), "{at}");
+        }
+        assert_eq!(liveness.check(ms(1_200), &input), Silence::Dead, "it never answers");
+        liveness.clear();
+        assert_eq!(liveness.check(ms(1_050), &input), Silence::Probe);
+        assert_eq!(liveness.check(ms(1_100), &input), Silence::Dead, "nothing arrives");
     }
 
     #[test]

@@ -226,7 +226,7 @@ impl<C: Content> Path<C> {
         Some(former)
     }
 
-    /// Whether the scheduler may choose the path: it is active and owes no answer to a probe.
+    /// Whether the scheduler may choose the path: it is active and not [silent](Self::is_silent).
     pub fn is_usable(&self) -> bool {
         self.state == PathState::Active && !self.liveness.is_silent()
     }

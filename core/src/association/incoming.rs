@@ -289,7 +289,7 @@ impl Association {
         let Self { paths, losses, subflows, .. } = self;
         let before = paths[index].cc.state();
         paths[index].on_progress(now, &progress, &losses.summary, subflows, own);
-        if nobody_answered && !paths[index].is_silent() {
+        if nobody_answered && !paths[index].owes_answer() {
             paths.iter_mut().for_each(|path| path.excuse(now));
         }
         if paths[index].cc.asks_all_to_drain() {

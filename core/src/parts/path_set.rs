@@ -139,7 +139,7 @@ impl PathSet {
 
     /// Whether no path that works answers its probes.
     pub(crate) fn none_answers(&self) -> bool {
-        self.paths.iter().filter(|path| path.works()).all(Path::is_silent)
+        self.paths.iter().filter(|path| path.works()).all(Path::owes_answer)
     }
 
     /// Whether a path that is not abandoned has `address`.

@@ -160,7 +160,7 @@ impl<C: Content> Path<C> {
     pub fn on_received(&mut self, now: Instant) {
         let resting = self.rest.is_resting();
         self.rest.on_travelled(now);
-        if resting && self.liveness.is_silent() {
+        if resting && self.liveness.owes_answer() {
             // The way is open again, at least from there: what was asked was not heard.
             if self.works() {
                 self.ping = true;
@@ -168,12 +168,13 @@ impl<C: Content> Path<C> {
                 self.liveness.probe_by(self.liveness.heartbeat_at());
             }
         }
+        self.liveness.on_heard();
     }
 
     /// No path had answered, and another one does now: restarts failure detection of this one and
     /// probes it, if it is silent.
     pub fn excuse(&mut self, now: Instant) {
-        if self.is_silent() {
+        if self.owes_answer() {
             self.ping = true;
             self.liveness.excuse(now);
         }
@@ -191,6 +192,12 @@ impl<C: Content> Path<C> {
     }
 
     /// Whether it has not failed, but owes the answer to a probe.
+    pub fn owes_answer(&self) -> bool {
+        self.works() && self.liveness.owes_answer()
+    }
+
+    /// Whether it owes an answer, and nothing else has arrived since the probe: then it is not
+    /// chosen.
     pub fn is_silent(&self) -> bool {
         self.works() && self.liveness.is_silent()
     }
