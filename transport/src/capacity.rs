@@ -17,7 +17,7 @@ use crate::parameters::CapacityParameters;
 const SMALL: u32 = 300;
 /// Least bytes of a large one.
 const LARGE: u32 = 1_000;
-/// Large trains that are compared, the newest.
+/// Trains of each kind that are compared.
 const SAMPLES: usize = 4;
 
 /// How long a train took.
@@ -54,8 +54,9 @@ pub(crate) struct Capacity {
     left_at: Instant,
     bytes: u32,
     last: u64,
-    /// The fastest small train.
-    small: Option<Sample>,
+    /// Small trains to compare them with, the first ones in the window: as many as large ones, so
+    /// that the fastest of both had the same luck with jitter.
+    small: [Option<Sample>; SAMPLES],
     /// How long small trains take. Only these show the jitter: large ones are slower by the time
     /// in which the link transmits them, and a transfer's packets by its queue.
     small_delay: MovingDelay,
@@ -77,7 +78,7 @@ impl Capacity {
             left_at: Instant::ZERO,
             bytes: 0,
             last: 0,
-            small: None,
+            small: [None; SAMPLES],
             small_delay: MovingDelay::default(),
             reference: None,
             large: [None; SAMPLES],
@@ -112,8 +113,10 @@ impl Capacity {
         let fresh = |sample: &Sample| now.since(sample.at) < self.parameters.window;
         self.newest_is_small = bytes.get() <= SMALL;
         if self.newest_is_small {
-            let faster = |other: &Sample| fresh(other) && sample.longer_than(other) >= 0;
-            self.small = self.small.filter(faster).or(Some(sample));
+            let free = self.small.iter_mut().find(|small| !small.as_ref().is_some_and(fresh));
+            if let Some(free) = free {
+                *free = Some(sample);
+            }
             let reference = *self.reference.get_or_insert(took);
             self.small_delay.on_sample(now, clock_difference(0, took, reference));
         } else if bytes.get() >= LARGE {
@@ -123,7 +126,9 @@ impl Capacity {
         } else {
             return;
         }
-        let Some(small) = self.small else { return };
+        let small = self.small.iter().flatten().filter(|sample| fresh(sample)).copied();
+        let fastest = small.reduce(|a, b| if a.longer_than(&b) > 0 { b } else { a });
+        let Some(small) = fastest else { return };
         let large = self.large.iter().flatten().filter(|sample| fresh(sample));
         let resolution = self.parameters.resolution.as_micros() as i32;
         let estimates = large.map(|large| {
