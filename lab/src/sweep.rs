@@ -16,6 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use clap::Args;
 use mpip_core::Parameters;
 use mpip_sim::clock::SECOND;
+use mpip_sim::measure::WARM_UP;
 
 use self::measured::Plan;
 use crate::lines::Lines;
@@ -52,7 +53,7 @@ pub(crate) struct Options {
     senders: Vec<String>,
     /// On kernels instead of in the simulator, in real time, and kernel MPTCP beside; short
     /// transfers are TCP's only
-    #[arg(long, conflicts_with_all = ["with", "path", "seconds", "explain"])]
+    #[arg(long, conflicts_with_all = ["with", "path", "seconds", "after", "explain"])]
     kernel: bool,
     /// Counts runs on kernels even if the processors were busy
     #[arg(long)]
@@ -77,6 +78,11 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = END / SECOND, conflicts_with = "show")]
     #[arg(value_parser = clap::value_parser!(u64).range(3..=3_600))]
     seconds: u64,
+    /// Seconds from the association to the start of transfers, with nothing before short ones and
+    /// pings before bulk; results are stored with 2 only
+    #[arg(long, default_value_t = WARM_UP / SECOND, conflicts_with = "show")]
+    #[arg(value_parser = clap::value_parser!(u64).range(2..=3_600))]
+    after: u64,
     /// Prints the stored results of these seeds and senders, and measures nothing
     #[arg(long)]
     show: bool,
@@ -114,7 +120,7 @@ impl Options {
     fn set(&self, seed: u64) -> io::Result<Set> {
         let drawn = self.path.is_empty();
         let set = if drawn { Set::draw(seed) } else { given::set(&self.path, seed)? };
-        Ok(set.lasting(self.seconds * SECOND))
+        Ok(set.lasting(self.seconds * SECOND).beginning(self.after * SECOND))
     }
 
     fn seeds(&self) -> std::ops::Range<u64> {
@@ -156,8 +162,8 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     }
     let wanted =
         |result: &Measured| seeds.contains(&result.seed) && senders.contains(&result.sender);
-    let usual = options.path.is_empty() && options.seconds * SECOND == END;
-    let stored = options.with.is_empty() && usual;
+    let usual = (options.seconds * SECOND, options.after * SECOND) == (END, WARM_UP);
+    let stored = options.with.is_empty() && options.path.is_empty() && usual;
     let mut results = if stored { read(&options.out)? } else { Vec::new() };
     results.retain(wanted);
     if !options.show {
@@ -179,7 +185,7 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     results.sort_by_key(|result| result.seed);
     print!("{}", summary::text(&results, &senders, options.markdown));
     if !stored {
-        eprintln!("These are explained with the same --with, --path and --seconds only.");
+        eprintln!("These are explained with the same --with, --path, --seconds and --after only.");
     }
     let broken = results.iter().filter(|result| !result.violations.is_empty()).count();
     Ok(if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mpip_link::{Change, Codel, Discipline, LinkConfig, Loss, QueueLimit};
 use mpip_sim::clock::{MILLI, Nanos, SECOND};
-use mpip_sim::measure;
+use mpip_sim::measure::{self, WARM_UP};
 use mpip_sim::rng::Rng;
 
 /// Settings of a path forward and back.
@@ -52,6 +52,8 @@ pub(crate) struct Set {
     pub(super) paths: Vec<Path>,
     /// When bulk ends.
     pub(super) until: Nanos,
+    /// When transfers begin after the association. All other times count from then on.
+    pub(super) begin: Nanos,
 }
 
 fn log_uniform(rng: &mut Rng, low: f64, high: f64) -> f64 {
@@ -81,12 +83,17 @@ impl Set {
         for path in &mut paths {
             path.changes.sort_by_key(|(at, ..)| *at);
         }
-        Self { seed, paths, until: END }
+        Self { seed, paths, until: END, begin: WARM_UP }
     }
 
     /// The same links, with bulk for another time. What happens on them does not change.
     pub(super) fn lasting(self, until: Nanos) -> Self {
         Self { until, ..self }
+    }
+
+    /// Its transfers begin at `begin`.
+    pub(super) fn beginning(self, begin: Nanos) -> Self {
+        Self { begin, ..self }
     }
 
     /// When bulk begins to count.
@@ -390,7 +397,7 @@ mod tests {
         let payload = 1_460.0 / 1_514.0;
         let mut path = Path::new((link.clone(), link));
         let limit = |path: &Path| {
-            let set = Set { seed: 0, paths: vec![path.clone()], until: END };
+            let set = Set { seed: 0, paths: vec![path.clone()], until: END, begin: WARM_UP };
             set.limit(2 * SECOND, 6 * SECOND) / payload / 1e6
         };
         assert!((limit(&path) - 9.0).abs() < 1e-6, "a lost packet has used the link");

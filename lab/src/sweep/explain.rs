@@ -7,7 +7,7 @@ use std::io;
 use mpip_core::{PathStatus, PeerStatus};
 use mpip_link::Counters;
 use mpip_sim::clock::{MILLI, Nanos, SECOND};
-use mpip_sim::measure::{Sender, Subject, WARM_UP};
+use mpip_sim::measure::{Sender, Subject};
 use mpip_sim::spec::outer_address;
 use mpip_sim::tcp::TcpState;
 use mpip_sim::world::{Observe, World};
@@ -108,21 +108,22 @@ pub(super) fn short(set: &Set, name: &str, bytes: u64, plan: &Plan) -> io::Resul
         let _ = writeln!(text, "violated: {violation}");
     });
     let spec = measured::short_spec(&set, Subject::MPIP, (sender, bytes), plan, 0);
-    let took = measured::time_of(&mut World::new(spec.clone(), Observe::default()), bytes);
+    let took =
+        measured::time_of(&mut World::new(spec.clone(), Observe::default()), set.begin, bytes);
     let _ = writeln!(text, "this run: {:.1} ms", took as f64 / MILLI as f64);
     let step = (took / LINES).max(MILLI).next_multiple_of(MILLI);
     lines(&mut text, World::new(spec, Observe::default()), &set, (step, took));
     Ok(text)
 }
 
-/// A line each `step` after the warm-up, until `end` is reached.
+/// A line each `step` from the start of the transfer on, until `end` is reached.
 fn lines(text: &mut String, mut world: World, set: &Set, (step, end): (Nanos, Nanos)) {
     let _ = writeln!(text, "\n{LEGEND}");
-    world.run_until(WARM_UP);
+    world.run_until(set.begin);
     let mut before = look(&world, set.paths.len());
     for number in 1..=end.div_ceil(step) {
-        world.run_until(WARM_UP + number * step);
-        line(text, &world, &before, step);
+        world.run_until(set.begin + number * step);
+        line(text, &world, &before, (number * step, step));
         before = look(&world, set.paths.len());
     }
     let _ = writeln!(text, "the sender at the end: {}", world.tcp_state(0));
@@ -165,11 +166,11 @@ fn look(world: &World, paths: usize) -> Before {
     }
 }
 
-fn line(text: &mut String, world: &World, before: &Before, step: Nanos) {
+fn line(text: &mut String, world: &World, before: &Before, (at, step): (Nanos, Nanos)) {
     let rate = |bytes: u64| bytes as f64 * 8.0 / (step as f64 / SECOND as f64) / 1e6;
     let now = look(world, before.paths.len());
     let kilo = |bytes: u64| bytes / 1_000;
-    let seconds = (world.now() - WARM_UP) as f64 / SECOND as f64;
+    let seconds = at as f64 / SECOND as f64;
     let lost = now.inner_lost - before.inner_lost;
     let trip = |trip: Duration| trip.as_secs_f64() * 1e3;
     let inner = match (world.quic_state(0), world.tcp_sender(0)) {

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use mpip_sim::measure::WARM_UP;
+
 use super::distribution::{END, Path, Set};
 use crate::scenario::Scenario;
 
@@ -11,7 +13,7 @@ use crate::scenario::Scenario;
 /// What is wrong with the first path that is none.
 pub(super) fn set(paths: &[String], seed: u64) -> io::Result<Set> {
     let paths = paths.iter().map(|keys| path(keys)).collect::<io::Result<_>>()?;
-    Ok(Set { seed, paths, until: END })
+    Ok(Set { seed, paths, until: END, begin: WARM_UP })
 }
 
 /// Reads the keys in a scenario of this one link.

@@ -98,6 +98,10 @@ fn world(
     let widest = set.widest();
     let scenario = Scenario { paths: set.links(), sender, duration: end, from: 0, seed };
     let mut spec = measure::world(&scenario, subject);
+    let later = set.begin - WARM_UP;
+    spec.duration += later;
+    spec.flows[0].start += later;
+    spec.flows[0].stop = spec.flows[0].stop.saturating_add(later);
     let large = match subject {
         Subject::Path(path) => measure::plain_window(&widest[path]),
         Subject::Mpip { .. } => measure::window(&widest),
@@ -111,20 +115,20 @@ fn world(
         for (at, forward, back) in &path.changes {
             for (link, change) in [(2 * index, forward), (2 * index + 1, back)] {
                 let change = change.clone();
-                spec.script.push((WARM_UP + at, Action::Link { link, change }));
+                spec.script.push((set.begin + at, Action::Link { link, change }));
             }
         }
     }
     for (index, path) in set.paths.iter().enumerate() {
         if !path.cross.is_empty() {
-            add_cross(&mut spec, index, &path.cross);
+            add_cross(&mut spec, set.begin, index, &path.cross);
         }
     }
     spec
 }
 
-/// Two more hosts whose packets use the links of path `path`.
-fn add_cross(spec: &mut WorldSpec, path: usize, cross: &[Cross]) {
+/// Two more hosts whose packets use the links of path `path`, at times after `begin`.
+fn add_cross(spec: &mut WorldSpec, begin: Nanos, path: usize, cross: &[Cross]) {
     let (clock, first) = (spec.hosts[0].clock, spec.hosts.len());
     let ends = [first, first + 1].map(|host| {
         let system = System::Plain { local: 0, remote: 0 };
@@ -144,7 +148,7 @@ fn add_cross(spec: &mut WorldSpec, path: usize, cross: &[Cross]) {
             ecn: 0,
             segments: 1,
         };
-        let (start, stop) = (WARM_UP + from, WARM_UP + until);
+        let (start, stop) = (begin + from, begin + until);
         spec.add_flow(FlowSpec { from: first, to: first + 1, start, stop, v6: false, traffic });
     }
 }
@@ -170,9 +174,9 @@ impl Set {
 
     /// Runs the world of a bulk transfer. Returns bit/s while it counts.
     fn goodput(&self, world: &mut World) -> f64 {
-        world.run_until(WARM_UP + self.from());
+        world.run_until(self.begin + self.from());
         let before = world.flow_bytes(0);
-        world.run_until(WARM_UP + self.until);
+        world.run_until(self.begin + self.until);
         let time = (self.until - self.from()) as f64 / SECOND as f64;
         (world.flow_bytes(0) - before) as f64 * 8.0 / time
     }
@@ -219,9 +223,9 @@ fn note(violations: &mut Vec<String>, world: &World) {
 pub(super) fn loaded(set: &Set, sender: Sender, plan: &Plan) -> WorldSpec {
     let mut spec = set.bulk(Subject::MPIP, sender).with_ping(LIGHT, REQUESTS);
     if let Some(light) = spec.flows.last_mut() {
-        light.stop = WARM_UP;
+        light.stop = set.begin;
     }
-    through_mpip(spec.with_ping(WARM_UP, REQUESTS), plan)
+    through_mpip(spec.with_ping(set.begin, REQUESTS), plan)
 }
 
 fn bulk(set: &Set, sender: Sender, plan: &Plan, violations: &mut Vec<String>) -> Bulk {
@@ -235,10 +239,10 @@ fn bulk(set: &Set, sender: Sender, plan: &Plan, violations: &mut Vec<String>) ->
         note(violations, &world);
         let mut idle = spec;
         idle.flows.remove(0);
-        let idle = idle.with_ping(WARM_UP, REQUESTS);
+        let idle = idle.with_ping(set.begin, REQUESTS);
         let number = idle.flows.len() - 1;
         let mut world = World::new(idle, Observe::default());
-        world.run_until(WARM_UP + set.until);
+        world.run_until(set.begin + set.until);
         let report = world.flow(number);
         // A path that loses most of the requests does not serve them.
         if report.delivered * 2 > report.sent {
@@ -279,7 +283,7 @@ pub(super) fn short(
             .map(|run| {
                 let spec = short_spec(set, subject, (sender, bytes), plan, run);
                 let mut world = World::new(spec, Observe::default());
-                let took = time_of(&mut world, bytes);
+                let took = time_of(&mut world, set.begin, bytes);
                 note(violations, &world);
                 took as f64 / SECOND as f64
             })
@@ -304,14 +308,14 @@ pub(super) fn short_spec(
     through_mpip(world(set, subject, (sender, Some(bytes)), LONGEST, repetition), plan)
 }
 
-/// Runs `world` until its first flow has delivered `bytes`. Returns how long that took, [`LONGEST`]
-/// at most.
-pub(super) fn time_of(world: &mut World, bytes: u64) -> Nanos {
-    let mut end = WARM_UP;
-    while end < WARM_UP + LONGEST && world.flow_bytes(0) < bytes {
+/// Runs `world` until its first flow, which begins at `begin`, has delivered `bytes`. Returns how
+/// long that took, [`LONGEST`] at most.
+pub(super) fn time_of(world: &mut World, begin: Nanos, bytes: u64) -> Nanos {
+    let mut end = begin;
+    while end < begin + LONGEST && world.flow_bytes(0) < bytes {
         end += 50 * MILLI;
         world.run_until(end);
     }
     let done = world.last_delivery(0).filter(|_| world.flow_bytes(0) >= bytes);
-    done.unwrap_or(WARM_UP + LONGEST) - WARM_UP
+    done.unwrap_or(begin + LONGEST) - begin
 }

@@ -91,6 +91,21 @@ fn a_result_repeats_and_goes_through_the_file() {
 }
 
 #[test]
+fn transfers_may_begin_long_after_the_association() {
+    let set = small(1).next().expect("there is one");
+    let later = set.clone().beginning(30 * SECOND);
+    let results = [set, later].map(|set| measure(&set, "cubic", &plan(true)).expect("it runs"));
+    let [soon, late] = &results;
+    for (soon, late) in soon.bulk.alone.iter().zip(&late.bulk.alone) {
+        assert!((late / soon - 1.0).abs() < 0.2, "plain TCP: {soon} and {late}");
+    }
+    for (soon, late) in soon.short.iter().zip(&late.short) {
+        assert!((late.mpip / soon.mpip - 1.0).abs() < 0.3, "{soon:?} and {late:?}");
+    }
+    assert!(results.iter().all(|result| result.violations.is_empty()));
+}
+
+#[test]
 fn a_sender_without_that_name_is_an_error() {
     let set = small(1).next().expect("there is one");
     assert!(measure(&set, "vegas", &plan(false)).is_err());
