@@ -126,13 +126,12 @@ impl Capacity {
         } else {
             return;
         }
-        let small = self.small.iter().flatten().filter(|sample| fresh(sample)).copied();
-        let fastest = small.reduce(|a, b| if a.longer_than(&b) > 0 { b } else { a });
-        let Some(small) = fastest else { return };
+        let small = self.small.iter().flatten().filter(|sample| fresh(sample));
+        let Some(small) = small.min_by(|a, b| a.longer_than(b).cmp(&0)) else { return };
         let large = self.large.iter().flatten().filter(|sample| fresh(sample));
         let resolution = self.parameters.resolution.as_micros() as i32;
         let estimates = large.map(|large| {
-            let longer = large.longer_than(&small).max(resolution).max(1) as u32;
+            let longer = large.longer_than(small).max(resolution).max(1) as u32;
             let bytes = u64::from(large.bytes.get() - small.bytes.get());
             Estimate { rate: bytes * 1_000_000 / u64::from(longer), longer }
         });

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_figure_with_values_has_a_table_and_all_but_chance_a_plot() {
+    fn each_figure_with_values_has_a_table_and_a_plot_unless_it_only_explains() {
         let line = |seed: u64, mpip: u64| {
             format!(
                 r#"{{"seed":{seed},"sender":"quic-cubic","bulk":{{"limit":20.0,"alone":[8.0,5.0],

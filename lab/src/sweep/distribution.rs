@@ -61,6 +61,11 @@ fn log_uniform(rng: &mut Rng, low: f64, high: f64) -> f64 {
 }
 
 impl Set {
+    /// These paths. What is random on them depends on `seed`.
+    pub(super) fn new(seed: u64, paths: Vec<Path>) -> Self {
+        Self { seed, paths, until: END, begin: WARM_UP }
+    }
+
     /// The set of `seed`.
     pub(crate) fn draw(seed: u64) -> Self {
         let mut rng = Rng::stream(seed, DRAWING);
@@ -83,7 +88,7 @@ impl Set {
         for path in &mut paths {
             path.changes.sort_by_key(|(at, ..)| *at);
         }
-        Self { seed, paths, until: END, begin: WARM_UP }
+        Self::new(seed, paths)
     }
 
     /// The same links, with bulk for another time. What happens on them does not change.
@@ -117,7 +122,7 @@ impl Set {
 
     /// The same without all paths but the one with index `path`.
     pub(super) fn only(&self, path: usize) -> Self {
-        Self { paths: vec![self.paths[path].clone()], ..self.clone() }
+        Self { paths: vec![self.paths[path].clone()], ..*self }
     }
 
     /// The settings of each path at the start.
@@ -397,7 +402,7 @@ mod tests {
         let payload = 1_460.0 / 1_514.0;
         let mut path = Path::new((link.clone(), link));
         let limit = |path: &Path| {
-            let set = Set { seed: 0, paths: vec![path.clone()], until: END, begin: WARM_UP };
+            let set = Set::new(0, vec![path.clone()]);
             set.limit(2 * SECOND, 6 * SECOND) / payload / 1e6
         };
         assert!((limit(&path) - 9.0).abs() < 1e-6, "a lost packet has used the link");

@@ -2,9 +2,7 @@
 
 use std::io;
 
-use mpip_sim::measure::WARM_UP;
-
-use super::distribution::{END, Path, Set};
+use super::distribution::{Path, Set};
 use crate::scenario::Scenario;
 
 /// The set of these paths, each with the keys of a scenario's `[[link]]`, separated by commas.
@@ -13,7 +11,7 @@ use crate::scenario::Scenario;
 /// What is wrong with the first path that is none.
 pub(super) fn set(paths: &[String], seed: u64) -> io::Result<Set> {
     let paths = paths.iter().map(|keys| path(keys)).collect::<io::Result<_>>()?;
-    Ok(Set { seed, paths, until: END, begin: WARM_UP })
+    Ok(Set::new(seed, paths))
 }
 
 /// Reads the keys in a scenario of this one link.

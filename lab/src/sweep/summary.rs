@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::measured::{Measured, SIZES};
+use super::measured::{Measured, SIZES, Short};
 use crate::statistics::mean;
 
 /// A figure of a result.
@@ -57,20 +57,18 @@ impl Measure {
     /// Its value; `None` if the result has none.
     fn of(self, result: &Measured) -> Option<f64> {
         let bulk = &result.bulk;
+        let of_best = |index: usize, time: fn(&Short) -> Option<f64>| {
+            let short = result.short.get(index)?;
+            Some(time(short)? / short.best().max(1e-9))
+        };
         match self {
             Self::OfLimit => (bulk.limit > 0.0).then(|| bulk.mpip / bulk.limit),
             Self::OfBest => Some(bulk.mpip / bulk.best()),
             Self::OfMptcp => Some(bulk.mpip / bulk.mptcp?.max(1.0)),
             Self::Latency => Some(bulk.ping - bulk.ping_alone),
-            Self::Short(index) | Self::Again(index) | Self::Tunnel(index) => {
-                let short = result.short.get(index)?;
-                let time = match self {
-                    Self::Again(_) => short.again?,
-                    Self::Tunnel(_) => short.tunnel?,
-                    _ => short.mpip,
-                };
-                Some(time / short.best().max(1e-9))
-            }
+            Self::Short(index) => of_best(index, |short| Some(short.mpip)),
+            Self::Again(index) => of_best(index, |short| short.again),
+            Self::Tunnel(index) => of_best(index, |short| short.tunnel),
         }
     }
 }
@@ -191,7 +189,7 @@ fn worst(results: &[Measured], senders: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::measured::{Bulk, Short};
+    use super::super::measured::Bulk;
     use super::*;
 
     fn result(seed: u64, mpip: f64) -> Measured {

@@ -172,7 +172,7 @@ impl<C: Content> Path<C> {
     }
 
     /// No path had answered, and another one does now: restarts failure detection of this one and
-    /// probes it, if it is silent.
+    /// probes it, if it owes an answer.
     pub fn excuse(&mut self, now: Instant) {
         if self.owes_answer() {
             self.ping = true;
