@@ -180,13 +180,15 @@ impl Association {
                 self.drop_uncarried(now, &next, cx);
                 continue;
             }
-            let demand = Demand {
-                len,
-                ordered: next.ordered,
-                backlog: self.sending.queue().bytes(),
-                held: next.hold.map(|hold| self.held_until(hold)),
-                busy_since: self.sending.busy_since(),
+            let is_repair = next.first_sent.is_some();
+            // What comes after a retransmission is no reason to send it by a slower path: the
+            // receiver waits for it first.
+            let (backlog, busy_since) = match is_repair {
+                true => (self.sending.repairs_passed() * len, now),
+                false => (self.sending.queue().bytes(), self.sending.busy_since()),
             };
+            let held = next.hold.map(|hold| self.held_until(hold));
+            let demand = Demand { len, ordered: next.ordered, backlog, held, busy_since };
             if priority != Priority::Throughput {
                 self.selection.on_interactive(now);
             }
@@ -199,6 +201,10 @@ impl Association {
                 let bulk = works && any && priority == Priority::Throughput;
                 if bulk && self.selection.tiers.spill(now, &self.paths, demand.backlog) {
                     self.selection.forget();
+                    continue;
+                }
+                if is_repair && any {
+                    self.sending.pass_over_repairs();
                     continue;
                 }
                 // Packets that may take other paths, or by another scheduler would, do not wait for

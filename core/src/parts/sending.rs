@@ -643,6 +643,18 @@ impl Sending {
         passed
     }
 
+    /// How many retransmissions go ahead of the next packet, by paths that have no room yet.
+    pub(crate) fn repairs_passed(&self) -> usize {
+        self.repairs_passed
+    }
+
+    /// The next packet is a retransmission that waits for a faster path. So do as many after it as
+    /// there are ahead of it; then it is asked again, because those further behind may be sooner
+    /// by a slower path.
+    pub(crate) fn pass_over_repairs(&mut self) {
+        self.repairs_passed = (2 * self.repairs_passed + 1).min(self.repairs.len());
+    }
+
     /// Drops all packets in the retransmission queue that have arrived.
     pub(crate) fn retain_missing(&mut self, paths: &PathSet) {
         self.repairs.retain(|packet| !has_arrived(paths, packet));

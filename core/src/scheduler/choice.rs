@@ -83,12 +83,13 @@ pub(crate) struct Demand {
     pub(crate) len: usize,
     /// The receiver resequences it.
     pub(crate) ordered: bool,
-    /// Bytes queued behind it.
+    /// Bytes queued behind it; of a retransmission, those of the ones ahead of it.
     pub(crate) backlog: usize,
     /// The earliest delivery of its session's packets, µs as in [`Candidate::delay`]; `None` if
     /// they are not held.
     pub(crate) held: Option<i64>,
     /// Start of the busy period: since when there has been something to send, short gaps excepted.
+    /// Now, of a retransmission.
     pub(crate) busy_since: Instant,
 }
 
