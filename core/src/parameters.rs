@@ -215,7 +215,8 @@ parameters! {
         /// Longest target while paths are in slow start: two RTTs, at most this. Least target while
         /// the guard tries to do without some of the paths.
         growth: Duration = ms(300), "ms", 0.0..=10_000.0, "measured";
-        /// Longest target for unequal path delays, for jitter, and for long round trips.
+        /// Longest target for unequal path delays, for jitter, for long round trips, and for what
+        /// paths in slow start will take.
         spread_most: Duration = ms(1_000), "ms", 0.0..=10_000.0, "the longest resequencing timeout";
         /// Target in minimum RTTs of the farthest path, so that paths stay full when CUBIC has
         /// reduced its window after a signal.

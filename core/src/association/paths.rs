@@ -601,6 +601,10 @@ impl Association {
         let rate: u64 = paths.iter().map(|path| path.rate).sum();
         let opening = opens.map_or(0.0, |after| rate as f64 * after.as_secs_f64());
         self.awaited = ahead.max(opening) as u64;
+        let queue = self.sending.queue_mut();
+        // They take it soon, while an inner TCP that has reduced its window needs long to grow.
+        let is_taken_soon = ahead > 0.0 && queue.bytes() as f64 <= ahead;
+        let taken_soon = if is_taken_soon { tuning.spread_most } else { Duration::ZERO };
         // Slow start goes on for the sake of later paths. If a far one loses, the window outgrows
         // it. Losses at the end of its own slow start do not count.
         let nearest = paths.iter().map(|path| path.delay).min().unwrap_or_default();
@@ -626,12 +630,12 @@ impl Association {
             true => tuning.growth,
             false => Duration::ZERO,
         };
-        let queue = self.sending.queue_mut();
         queue.set_quantum((rate as f64 * base.turn.as_secs_f64()) as usize);
         queue.set_codel(CodelParameters {
             target: base
                 .target
                 .max(growing)
+                .max(taken_soon)
                 .max(trial)
                 .max(spread.min(tuning.spread_most))
                 .max(late)

@@ -74,3 +74,19 @@ fn a_path_that_loses_acknowledgements_is_filled() {
     let share = lossy(0.0, 0.07, 19);
     assert!(share > 0.75, "{share:.3}");
 }
+
+/// A far path doubles its window in each round trip of half a second, so for a while more waits for
+/// it than it takes. Were CoDel to signal then, the inner window would be made for the near path,
+/// and the share 0.40.
+#[test]
+fn what_waits_for_a_far_path_that_grows_is_no_sign_of_congestion() {
+    let scenario = Scenario {
+        paths: vec![both(link(60, 240, 780)), both(link(6, 50, 47))],
+        sender: TcpControl::CUBIC.into(),
+        duration: 20 * SECOND,
+        from: 8 * SECOND,
+        seed: 1,
+    };
+    let share = median_share(&scenario, [1, 2, 3]);
+    assert!(share > 0.65, "{share:.3}");
+}
