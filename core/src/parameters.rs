@@ -243,10 +243,10 @@ parameters! {
         /// is not active.
         lossy: f64 = 0.05, "share", 0.0..=1.0, "measured";
         /// Data that may wait for paths in slow start, in windows of these.
-        ahead: f64 = 6.0, "windows", 0.0..=1_000.0, "two round trips, in each of which they double";
+        ahead: f64 = 14.0, "windows", 0.0..=1_000.0, "three round trips, in each of which they double";
         /// The same in round trips at the rate that a path has shown while it was idle, if that is
         /// less.
-        round_trips: f64 = 2.0, "round trips", 0.0..=1_000.0, "as `ahead`";
+        round_trips: f64 = 3.0, "round trips", 0.0..=1_000.0, "as `ahead`";
         /// Part of a round trip for which an acknowledgement of QUIC or a VPN is withheld at most.
         patience: u32 = 4, "parts", 1.0..=1_000.0, "measured";
         /// The same when nothing more is in flight, and none will follow.
