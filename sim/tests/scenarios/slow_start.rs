@@ -1,22 +1,30 @@
 //! One TCP connection over paths of different delay should fill all of them soon after it begins.
 //! Its own HyStart mistakes the longer path for a queue, unless it sees few acknowledgements of it.
 
+use core::ops::Range;
+
 use crate::common::{both, link, median_share, share_of_equal_paths};
 use mpip_link::{LinkConfig, Loss};
 use mpip_sim::clock::SECOND;
 use mpip_sim::measure::Scenario;
 use mpip_sim::spec::TcpControl;
 
-/// Share of the limit between the first and this second, the median of three seeds.
-fn start(delays: [u64; 2], until: u64) -> f64 {
+/// Share of the limit that CUBIC has over `paths` within these `seconds` of its transfer, the
+/// median of three seeds.
+fn share(paths: Vec<(LinkConfig, LinkConfig)>, seconds: Range<u64>) -> f64 {
     let scenario = Scenario {
-        paths: delays.map(|delay| both(link(10, delay, 100))).to_vec(),
+        paths,
         sender: TcpControl::CUBIC.into(),
-        duration: (until - 1) * SECOND,
-        from: SECOND,
+        duration: seconds.end * SECOND,
+        from: seconds.start * SECOND,
         seed: 1,
     };
     median_share(&scenario, [1, 2, 3])
+}
+
+/// That share from the first second on, until one second before `until`.
+fn start(delays: [u64; 2], until: u64) -> f64 {
+    share(delays.map(|delay| both(link(10, delay, 100))).to_vec(), 1..until - 1)
 }
 
 /// Were all acknowledgements to pass, the first three would be 0.84, 0.47 and 0.84. Over equal
@@ -46,18 +54,11 @@ fn fast_paths_are_filled_also_where_all_delays_are_the_same() {
     }
 }
 
-/// Share of the limit after the first four seconds over one path that loses these shares on the way
-/// there and back, the median of three seeds.
+/// That share after the first four seconds over one path that loses these shares on the way there
+/// and back.
 fn lossy(there: f64, back: f64, queue: u32) -> f64 {
     let way = |loss| LinkConfig { loss: Loss::Random(loss), ..link(27, 26, queue) };
-    let scenario = Scenario {
-        paths: vec![(way(there), way(back))],
-        sender: TcpControl::CUBIC.into(),
-        duration: 10 * SECOND,
-        from: 4 * SECOND,
-        seed: 1,
-    };
-    median_share(&scenario, [1, 2, 3])
+    share(vec![(way(there), way(back))], 4..10)
 }
 
 /// The wait for what is sent again must not look like a queue: the share was 0.72 when it counted
@@ -80,13 +81,6 @@ fn a_path_that_loses_acknowledgements_is_filled() {
 /// and the share 0.40.
 #[test]
 fn what_waits_for_a_far_path_that_grows_is_no_sign_of_congestion() {
-    let scenario = Scenario {
-        paths: vec![both(link(60, 240, 780)), both(link(6, 50, 47))],
-        sender: TcpControl::CUBIC.into(),
-        duration: 20 * SECOND,
-        from: 8 * SECOND,
-        seed: 1,
-    };
-    let share = median_share(&scenario, [1, 2, 3]);
+    let share = share(vec![both(link(60, 240, 780)), both(link(6, 50, 47))], 8..20);
     assert!(share > 0.65, "{share:.3}");
 }
