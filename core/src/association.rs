@@ -8,6 +8,7 @@
 //! and NAT. Only `departure` assigns packet numbers, and with them nonces.
 
 mod advertised;
+mod answers;
 mod benefit;
 mod control;
 mod departure;
@@ -297,9 +298,13 @@ impl Association {
                 Timer::Period => self.run_period(now, cx),
                 Timer::Release => {
                     self.host.release_at = None;
-                    self.receiving.release_all(now, &mut cx.shared.hold, packets);
+                    let (receiving, context) = self.delivery(now, cx, packets);
+                    receiving.release_all(now, context);
                 }
-                Timer::Gap => self.receiving.release_overdue(now, &mut cx.shared.hold, packets),
+                Timer::Gap => {
+                    let (receiving, context) = self.delivery(now, cx, packets);
+                    receiving.release_overdue(now, context);
+                }
                 // `transmit` updates the capture before it sends.
                 Timer::Capture => {}
             }

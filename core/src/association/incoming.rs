@@ -18,17 +18,15 @@ use crate::parts::addresses::local;
 use crate::parts::outbox::Notice;
 use crate::parts::path_set::PathIndex;
 use crate::parts::playout;
-use crate::parts::receiving::{Arrival, Delivery, DeliveryContext, Verdict};
+use crate::parts::receiving::{Arrival, Delivery};
 use crate::parts::sending::LossCause;
-use crate::parts::withheld;
-use crate::session::{AckRules, Answers, Counters, Incoming, Order, SourceRewrite};
+use crate::session::{Answers, Counters, Incoming, Order, SourceRewrite};
 use crate::shared::Context;
-use crate::thinning::Progress;
 use crate::trace::What;
 use mpip_transport::clock_difference;
 use mpip_transport::{Challenge, Newest, PathState};
 use mpip_types::Instant;
-use mpip_types::packet::{Endpoint, Header, PlainAck, SessionKey, mark_ce, protocol};
+use mpip_types::packet::{Endpoint, Header, SessionKey, mark_ce, protocol};
 use mpip_types::{Checksum, Ecn, InnerPacket, Opened, PacketSink, PathAddress};
 
 /// Time for which CoDel excuses queuing delay after a path was drained to measure its minimum RTT.
@@ -219,7 +217,8 @@ impl Association {
                     self.on_path_status(now, cx, path, sequence, (status, cost, limit));
                 }
                 Frame::Skip { session, first, count } => {
-                    self.receiving.skip(now, session, (first, count), &mut cx.shared.hold, packets);
+                    let (receiving, context) = self.delivery(now, cx, packets);
+                    receiving.skip(now, session, (first, count), context);
                 }
                 Frame::Resequencing { sequence, max_wait } => {
                     self.receiving.on_resequencing(sequence, Duration::from_micros(max_wait));
@@ -506,94 +505,24 @@ impl Association {
         sink: &mut impl PacketSink,
     ) {
         self.on_traffic(now);
-        let answered = self.note_answer(slot);
-        let answers =
-            answered.and_then(|answered| self.answers(now, (slot, answered), inner.len()));
-        let Self { receiving, sending, parameters, thins, reach, .. } = self;
-        let judge = |packet: &InnerPacket<'_>| {
-            let Some(Answered { slot, waits, hidden, shift }) = answers else {
-                return Verdict::Deliver;
-            };
-            let Some(session) = sending.get_mut(slot) else { return Verdict::Deliver };
-            if let Some(progress) = hidden {
-                let until = session.withholds_until(now, progress, waits, &parameters.thinning);
-                return until.map_or(Verdict::Deliver, Verdict::Withhold);
-            }
-            match acknowledged(packet) {
-                Some(Acknowledgement::Plain(ack)) => {
-                    let window = shift.map(|shift| u32::from(ack.window) << shift);
-                    let thins = *thins;
-                    let rules = AckRules { thins, waits, window, reach, parameters };
-                    match session.passes(now, ack.number, &rules) {
-                        true => Verdict::Deliver,
-                        false => Verdict::Thin,
-                    }
-                }
-                Some(Acknowledgement::Syn) => {
-                    session.on_syn_ack(now);
-                    Verdict::Deliver
-                }
-                Some(Acknowledgement::Report) => {
-                    session.on_report();
-                    Verdict::Deliver
-                }
-                None => Verdict::Deliver,
-            }
-        };
-        let with = DeliveryContext { hold: &mut cx.shared.hold, drops: &mut cx.shared.drops, sink };
-        receiving.deliver(now, slot, delivery, inner, with, judge);
+        self.note_answer(slot);
+        let (receiving, context) = self.delivery(now, cx, sink);
+        receiving.deliver(now, slot, delivery, inner, context);
     }
 
-    /// What packets of `len` bytes of the session in `slot` may acknowledge, which answers that in
-    /// slot `answered`; `None` if they are delivered in any case.
-    fn answers(&self, now: Instant, (slot, answered): (u32, u32), len: usize) -> Option<Answered> {
-        if !self.config.ack_thinning || len > withheld::LONGEST {
-            return None;
-        }
-        let sessions = self.sending.sessions();
-        let hidden = match sessions.key(answered)?.protocol {
-            protocol::TCP => None,
-            protocol::UDP if self.thins && sessions.get(answered)?.ordered => {
-                Some(self.progress(answered))
-            }
-            _ => return None,
-        };
-        let queue = self.sending.queue();
-        let behind = queue.behind_since(now, answered);
-        let waits = behind.filter(|_| queue.bytes() as u64 > self.awaited);
-        let shift = self.receiving.sessions().get(slot)?.window_shift;
-        Some(Answered { slot: answered, waits, hidden, shift })
-    }
-
-    /// How far the session in slot `answered` has come, by what is known of the paths.
-    fn progress(&self, answered: u32) -> Progress {
-        let (mut delivered, mut in_flight, mut rtt) = (0, 0, Duration::ZERO);
-        for path in &self.paths {
-            delivered += path.flight.delivered();
-            in_flight += path.flight.in_flight();
-            if path.flight.in_flight() > u64::from(self.parameters.thinning.rest) {
-                rtt = rtt.max(path.flight.rtt().smoothed());
-            }
-        }
-        let queued = self.sending.queue().flow_bytes(answered) as u64;
-        // Only differences count, and flights are far below 2^31 bytes.
-        Progress { delivered: delivered as u32, flight: (in_flight + queued) as u32, rtt }
-    }
-
-    /// A packet of the session in `slot` arrives. Returns the slot of the session of this host that
-    /// it answers, if it is one of TCP or UDP; that session takes note of the first one, also if it
-    /// begins later.
-    fn note_answer(&mut self, slot: u32) -> Option<u32> {
-        let session = self.receiving.get_mut(slot)?;
+    /// A packet of the session in `slot` arrives. The session of this host that it answers, if it is
+    /// one of TCP or UDP, takes note of the first one, also if it begins later.
+    fn note_answer(&mut self, slot: u32) {
+        let Some(session) = self.receiving.get_mut(slot) else { return };
         if !matches!(session.key.protocol, protocol::TCP | protocol::UDP) {
-            return None;
+            return;
         }
         let ordered = matches!(session.order, Some(Order::Sequenced(_)));
         if let Answers::Session(answered, id, known) = session.answers
             && known == ordered
             && self.sending.sessions().get(answered).is_some_and(|to| to.id == id)
         {
-            return Some(answered);
+            return;
         }
         let key = session.answered();
         let Some(answered) = self.sending.sessions().find(&key) else {
@@ -601,12 +530,11 @@ impl Association {
                 self.sending.await_answered(key);
                 session.answers = Answers::Awaited;
             }
-            return None;
+            return;
         };
-        let outgoing = self.sending.get_mut(answered)?;
+        let Some(outgoing) = self.sending.get_mut(answered) else { return };
         outgoing.on_answer(ordered);
         session.answers = Answers::Session(answered, outgoing.id, ordered);
-        Some(answered)
     }
 
     fn accept_session(
@@ -676,40 +604,6 @@ impl Association {
         }
         Ok(())
     }
-}
-
-/// The session of this host that a small packet answers.
-#[derive(Clone, Copy, Debug)]
-struct Answered {
-    slot: u32,
-    /// Since when it has had more data than the paths carry.
-    waits: Option<Instant>,
-    /// How far it has come, if what the packet acknowledges cannot be read.
-    hidden: Option<Progress>,
-    /// By how many bits the windows that the packet tells are shifted.
-    shift: Option<u8>,
-}
-
-/// What a TCP packet acknowledges.
-enum Acknowledgement {
-    /// The SYN.
-    Syn,
-    /// Data, in a pure acknowledgement without SACK blocks or ECN flags.
-    Plain(PlainAck),
-    /// Data, in another pure acknowledgement.
-    Report,
-}
-
-fn acknowledged(packet: &InnerPacket<'_>) -> Option<Acknowledgement> {
-    // Payload is in the tail.
-    let header = Header::parse(packet.head).ok().filter(|_| packet.tail.is_empty())?;
-    if let Some(plain) = header.plain_ack(packet.head) {
-        return Some(Acknowledgement::Plain(plain));
-    }
-    if header.is_syn_ack(packet.head) {
-        return Some(Acknowledgement::Syn);
-    }
-    header.is_pure_ack(packet.head).then_some(Acknowledgement::Report)
 }
 
 /// Copies a CE mark of the outer header to the packet in a packet frame, if the packet is

@@ -11,7 +11,7 @@ use mpip_wire::{PathId, SessionId};
 use super::withheld::Withheld;
 use crate::drops::{DropReason, Drops};
 use crate::resequencer::{Hold, HoldLimits, HoldPool, Received, Resequencer, Share};
-use crate::session::{Incoming, Order};
+use crate::session::{Answers, Incoming, Order};
 use crate::window::Seen;
 
 /// Resequencing timeout until the peer advertises one.
@@ -42,19 +42,78 @@ pub(crate) struct Arrival {
 /// What becomes of a packet whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The host gets it, and what was withheld before it.
+    /// The host gets it, and then what was withheld before it.
     Deliver,
+    /// The host gets it together with what was withheld, the newest first. Packets whose turn comes
+    /// at the same time belong to that, too.
+    Pass,
     /// A later packet repeats what it says.
     Thin,
     /// It is withheld until a later one is delivered, or until then.
     Withhold(Instant),
 }
 
-/// What delivery needs: memory for held packets, drop counters, and the sink.
-pub(crate) struct DeliveryContext<'a, S> {
+/// Decides what becomes of packets whose turn it is.
+pub(crate) trait Judge {
+    /// What becomes of `packet`. It belongs to a session that answers `answers`, and the windows
+    /// that it tells are shifted by `shift` bits, if that is known.
+    fn verdict(&mut self, packet: &InnerPacket<'_>, answers: Answers, shift: Option<u8>)
+    -> Verdict;
+}
+
+/// What delivery needs: memory for held packets, drop counters, what decides about packets whose
+/// turn it is, and the sink.
+pub(crate) struct DeliveryContext<'a, S, J> {
     pub(crate) hold: &'a mut HoldPool,
     pub(crate) drops: &'a mut Drops,
+    pub(crate) judge: J,
     pub(crate) sink: &'a mut S,
+}
+
+/// Gives the host what is due at one time of the session in `slot`.
+struct Handover<'a, S, J> {
+    slot: u32,
+    answers: Answers,
+    shift: Option<u8>,
+    judge: &'a mut J,
+    withheld: &'a mut Withheld,
+    /// Bytes of inner packets delivered or withheld.
+    bytes: &'a mut u64,
+    sink: &'a mut S,
+    thinned: u64,
+    /// What is withheld of the session is due as well.
+    releases: bool,
+}
+
+impl<S: PacketSink, J: Judge> Handover<'_, S, J> {
+    fn packet(&mut self, packet: InnerPacket<'_>) {
+        let withheld_until = match self.judge.verdict(&packet, self.answers, self.shift) {
+            Verdict::Thin => {
+                self.thinned += 1;
+                return;
+            }
+            Verdict::Deliver => None,
+            Verdict::Pass => {
+                self.releases = true;
+                Some(Instant::default())
+            }
+            Verdict::Withhold(until) => Some(until),
+        };
+        *self.bytes += packet.len() as u64;
+        if withheld_until.is_some_and(|until| self.withheld.hold(self.slot, until, &packet)) {
+            return;
+        }
+        self.sink.packet(packet);
+        self.releases = true;
+    }
+
+    /// Returns how many packets were dropped because later ones repeat what they say.
+    fn finish(self) -> u64 {
+        if self.releases && !self.withheld.is_empty() {
+            self.withheld.release(self.slot, self.sink);
+        }
+        self.thinned
+    }
 }
 
 /// The receiving half of an association.
@@ -214,19 +273,17 @@ impl Receiving {
         }
     }
 
-    /// Delivers a packet of the session in `slot`, in order if it asks for that. `judge` decides
-    /// what becomes of each packet whose turn it is.
+    /// Delivers a packet of the session in `slot`, in order if it asks for that.
     pub(crate) fn deliver(
         &mut self,
         now: Instant,
         slot: u32,
         Delivery { sequence, ordered, arrival: Arrival { not_before, path } }: Delivery,
         inner: InnerPacket<'_>,
-        DeliveryContext { hold, drops, sink }: DeliveryContext<'_, impl PacketSink>,
-        mut judge: impl FnMut(&InnerPacket<'_>) -> Verdict,
+        mut context: DeliveryContext<'_, impl PacketSink, impl Judge>,
     ) {
         self.sessions.touch(slot, now);
-        let hold = &mut Hold::new(hold, &mut self.share);
+        let hold = &mut Hold::new(context.hold, &mut self.share);
         let Some(session) = self.sessions.get_mut(slot) else { return };
         let len = inner.len();
         session.counters.paths.add(now, path);
@@ -237,22 +294,17 @@ impl Receiving {
         if ordered && order.require() {
             self.wide_left += 1;
         }
-        let (bytes, waiting, withheld) = (&mut self.bytes, &mut self.waiting, &mut self.withheld);
-        let (mut thinned, mut delivered) = (0, false);
-        let mut deliver = |packet: InnerPacket<'_>| {
-            let verdict = judge(&packet);
-            if verdict == Verdict::Thin {
-                thinned += 1;
-                return;
-            }
-            *bytes += packet.len() as u64;
-            if let Verdict::Withhold(until) = verdict
-                && withheld.hold(slot, until, &packet)
-            {
-                return;
-            }
-            sink.packet(packet);
-            delivered = true;
+        let waiting = &mut self.waiting;
+        let mut handover = Handover {
+            slot,
+            answers: session.answers,
+            shift: session.window_shift,
+            judge: &mut context.judge,
+            withheld: &mut self.withheld,
+            bytes: &mut self.bytes,
+            sink: context.sink,
+            thinned: 0,
+            releases: false,
         };
         let duplicate = match order {
             Order::Unordered(window) => {
@@ -263,7 +315,7 @@ impl Receiving {
                     window.widen();
                 }
                 if new {
-                    deliver(inner);
+                    handover.packet(inner);
                 }
                 !new
             }
@@ -272,6 +324,7 @@ impl Receiving {
                 let (max_wait, max_bytes) = (self.max_wait, self.max_session);
                 let in_bursts = session.key.protocol != protocol::TCP;
                 let limits = HoldLimits { max_wait, max_bytes, not_before, in_bursts };
+                let deliver = |packet: InnerPacket<'_>| handover.packet(packet);
                 let received = match ordered {
                     true => resequencer.receive(now, sequence, inner, limits, hold, deliver),
                     false => resequencer.pass_by(now, sequence, inner, limits, hold, deliver),
@@ -284,14 +337,11 @@ impl Receiving {
                 received == Received::Duplicate
             }
         };
-        if delivered && !self.withheld.is_empty() {
-            self.withheld.release(slot, sink);
-        }
+        context.drops.add(DropReason::Thinned, handover.finish());
         match duplicate {
-            true => drops.count(DropReason::Duplicate),
+            true => context.drops.count(DropReason::Duplicate),
             false => session.counters.count(len),
         }
-        drops.add(DropReason::Thinned, thinned);
     }
 
     /// The peer will not send `count` packets from `first` on again: stops waiting for them.
@@ -300,11 +350,10 @@ impl Receiving {
         now: Instant,
         session: SessionId,
         (first, count): (u32, u32),
-        pool: &mut HoldPool,
-        sink: &mut impl PacketSink,
+        mut context: DeliveryContext<'_, impl PacketSink, impl Judge>,
     ) {
         let Some(slot) = self.sessions.find(&session) else { return };
-        self.with_resequencer(slot, pool, sink, |resequencer, hold, deliver| {
+        self.with_resequencer(slot, &mut context, |resequencer, hold, deliver| {
             resequencer.skip(now, first, count, hold, deliver);
         });
     }
@@ -313,16 +362,15 @@ impl Receiving {
     pub(crate) fn release_overdue(
         &mut self,
         now: Instant,
-        pool: &mut HoldPool,
-        sink: &mut impl PacketSink,
+        mut context: DeliveryContext<'_, impl PacketSink, impl Judge>,
     ) {
-        self.withheld.release_overdue(now, sink);
+        self.withheld.release_overdue(now, context.sink);
         while let Some(&(at, slot)) = self.waiting.first()
             && at <= now
         {
             self.waiting.pop_first();
             let max_wait = self.max_wait;
-            self.with_resequencer(slot, pool, sink, |resequencer, hold, deliver| {
+            self.with_resequencer(slot, &mut context, |resequencer, hold, deliver| {
                 resequencer.expire(now, max_wait, hold, deliver);
             });
         }
@@ -332,41 +380,55 @@ impl Receiving {
     pub(crate) fn release_all(
         &mut self,
         now: Instant,
-        pool: &mut HoldPool,
-        sink: &mut impl PacketSink,
+        mut context: DeliveryContext<'_, impl PacketSink, impl Judge>,
     ) {
-        self.withheld.release_all(sink);
         let slots: Vec<u32> = self.waiting.iter().map(|(_, slot)| *slot).collect();
         for slot in slots {
-            self.with_resequencer(slot, pool, sink, |resequencer, hold, deliver| {
+            self.with_resequencer(slot, &mut context, |resequencer, hold, deliver| {
                 resequencer.flush(now, hold, deliver);
             });
         }
+        self.withheld.release_all(context.sink);
     }
 
-    fn with_resequencer(
+    fn with_resequencer<S: PacketSink>(
         &mut self,
         slot: u32,
-        pool: &mut HoldPool,
-        sink: &mut impl PacketSink,
+        context: &mut DeliveryContext<'_, S, impl Judge>,
         act: impl FnOnce(&mut Resequencer, &mut Hold<'_>, &mut dyn FnMut(InnerPacket<'_>)),
     ) {
-        let Self { sessions, share, waiting, bytes, .. } = self;
-        let hold = &mut Hold::new(pool, share);
-        let Some(Incoming { order: Some(Order::Sequenced(resequencer)), .. }) =
-            sessions.get_mut(slot)
+        let Self { sessions, share, waiting, bytes, withheld, .. } = self;
+        let hold = &mut Hold::new(context.hold, share);
+        let Some(Incoming {
+            order: Some(Order::Sequenced(resequencer)),
+            answers,
+            window_shift,
+            ..
+        }) = sessions.get_mut(slot)
         else {
             return;
         };
         if let Some(at) = resequencer.deadline(hold.pool) {
             waiting.remove(&(at, slot));
         }
-        act(resequencer, hold, &mut |packet| {
-            *bytes += packet.len() as u64;
-            sink.packet(packet);
-        });
+        let mut handover = Handover {
+            slot,
+            answers: *answers,
+            shift: *window_shift,
+            judge: &mut context.judge,
+            withheld,
+            bytes,
+            sink: context.sink,
+            thinned: 0,
+            releases: false,
+        };
+        act(resequencer, hold, &mut |packet| handover.packet(packet));
+        context.drops.add(DropReason::Thinned, handover.finish());
         if let Some(at) = resequencer.deadline(hold.pool) {
             waiting.insert((at, slot));
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
