@@ -16,8 +16,9 @@ pub(super) struct Bursts {
     waits: bool,
     /// When that burst begins; if none waits, when the last such burst began.
     begins: Instant,
-    /// Packets that have been held since one waits.
+    /// Packets that have been held since one waits, and as many as before the burst before that.
     held: u32,
+    held_before: u32,
     /// Packets that the burst has left beyond its usual size.
     extra: u32,
     /// Whether the session is delivered in bursts at all.
@@ -40,8 +41,11 @@ impl Bursts {
             if now < self.begins {
                 return false;
             }
-            // More than has arrived, so that what is held becomes less.
-            let wanted = self.held.saturating_mul(parameters.gain);
+            // More than has arrived, so that what is held becomes less. A path that delivers many at
+            // once, and then none for a while, is not faster.
+            let arrived = self.held.min(self.held_before);
+            self.held_before = self.held;
+            let wanted = arrived.saturating_mul(parameters.gain);
             self.extra = wanted.saturating_sub(parameters.burst);
             (self.waits, self.begins) = (false, now);
         }
