@@ -140,9 +140,11 @@ impl Resequencer {
         hold: &mut Hold<'_>,
         mut deliver: impl FnMut(InnerPacket<'_>),
     ) -> Received {
-        self.note(sequence, limits, hold);
+        self.note(now, sequence, limits, hold);
+        let next = sequence == self.expected();
         let early = limits.not_before > now && !limits.max_wait.is_zero();
-        if sequence == self.expected() && self.disorder.is_none() && !early {
+        let early = early || next && !self.bursts.take(now, &hold.pool.release);
+        if next && self.disorder.is_none() && !early {
             self.pass();
             deliver(packet);
             return Received::Delivered;
@@ -178,7 +180,7 @@ impl Resequencer {
         hold: &mut Hold<'_>,
         mut deliver: impl FnMut(InnerPacket<'_>),
     ) -> Received {
-        self.note(sequence, limits, hold);
+        self.note(now, sequence, limits, hold);
         if sequence == self.expected() && self.disorder.is_none() {
             self.pass();
             deliver(packet);
@@ -327,8 +329,9 @@ impl Resequencer {
 
     /// Records the arrival of `sequence` and the current limits; the first packet may move the
     /// start.
-    fn note(&mut self, sequence: u32, limits: HoldLimits, hold: &mut Hold<'_>) {
+    fn note(&mut self, now: Instant, sequence: u32, limits: HoldLimits, hold: &mut Hold<'_>) {
         self.max_wait = limits.max_wait;
+        self.bursts.on_arrival(now, limits.in_bursts, &hold.pool.release);
         let Some(highest) = self.highest else {
             self.highest = Some(sequence);
             if self.next == 0 && sequence >= FRESH {
@@ -474,7 +477,6 @@ impl Resequencer {
             disorder.bytes += held.memory();
         }
         disorder.newest = index;
-        self.bursts.on_held(limits.in_bursts);
         self.stats.held += 1;
         true
     }

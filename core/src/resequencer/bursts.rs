@@ -1,8 +1,10 @@
-//! Bursts of packets that are delivered after they were held.
+//! Bursts in which packets are delivered.
 //!
 //! An application reads datagrams one by one, and what its socket buffer does not hold is lost. A
-//! gap that closes would hand it all that arrived in a round trip at once. TCP has room for its
-//! whole window, so its packets need no bursts.
+//! gap that closes would hand it all that arrived in a round trip at once. What arrives in order
+//! then counts, too. TCP has room for its whole window, so its packets need no bursts.
+
+use core::time::Duration;
 
 use mpip_types::{Bucket, Instant, Rate};
 
@@ -12,24 +14,25 @@ use crate::parameters::ReleaseParameters;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bursts {
     bucket: Bucket,
-    /// A packet waits for the next burst.
-    waits: bool,
-    /// When that burst begins; if none waits, when the last such burst began.
-    begins: Instant,
-    /// Packets that have been held since one waits, and as many as before the burst before that.
-    held: u32,
-    held_before: u32,
-    /// Packets that the burst has left beyond its usual size.
-    extra: u32,
+    /// When the next burst begins, if a packet waits for it.
+    begins: Option<Instant>,
+    arrivals: Arrivals,
     /// Whether the session is delivered in bursts at all.
     enabled: bool,
 }
 
 impl Bursts {
-    /// A packet is held, of a session that is delivered in bursts or not.
-    pub(super) fn on_held(&mut self, in_bursts: bool) {
+    /// A packet arrives, of a session that is delivered in bursts or not.
+    pub(super) fn on_arrival(
+        &mut self,
+        now: Instant,
+        in_bursts: bool,
+        parameters: &ReleaseParameters,
+    ) {
         self.enabled = in_bursts;
-        self.held = self.held.saturating_add(1);
+        if in_bursts {
+            self.arrivals.count(now, parameters.interval);
+        }
     }
 
     /// Takes a packet into the present burst. `false` if that is over: the packet waits.
@@ -37,37 +40,48 @@ impl Bursts {
         if !self.enabled {
             return true;
         }
-        if self.waits {
-            if now < self.begins {
-                return false;
-            }
-            // More than has arrived, so that what is held becomes less. A path that delivers many at
-            // once, and then none for a while, is not faster.
-            let arrived = self.held.min(self.held_before);
-            self.held_before = self.held;
-            let wanted = arrived.saturating_mul(parameters.gain);
-            self.extra = wanted.saturating_sub(parameters.burst);
-            (self.waits, self.begins) = (false, now);
+        if self.begins.is_some_and(|begins| now < begins) {
+            return false;
         }
-        if self.extra > 0 && self.begins == now {
-            self.extra -= 1;
-            return true;
-        }
-        let takes = self.bucket.take(now, rate(parameters));
-        if !takes {
-            (self.waits, self.begins, self.held) = (true, now + parameters.interval, 0);
-        }
+        // More than arrives, so that what is held becomes less.
+        let burst = self.arrivals.least.saturating_mul(parameters.gain).max(parameters.burst);
+        let takes = self.bucket.take(now, rate(burst, parameters.interval));
+        self.begins = (!takes).then(|| now + parameters.interval);
         takes
     }
 
     /// When the next burst begins, if a packet waits for it.
     pub(super) fn next(&self) -> Option<Instant> {
-        (self.enabled && self.waits).then_some(self.begins)
+        self.begins.filter(|_| self.enabled)
     }
 }
 
-/// One burst in each interval.
-fn rate(&ReleaseParameters { burst, interval, .. }: &ReleaseParameters) -> Rate {
+/// How many packets arrive in an interval.
+#[derive(Clone, Copy, Debug, Default)]
+struct Arrivals {
+    began: Instant,
+    count: u32,
+    /// As many arrived in the last interval, and in each of the last two. A path that delivers many
+    /// at once, and then none for a while, is not faster than others.
+    last: u32,
+    least: u32,
+}
+
+impl Arrivals {
+    fn count(&mut self, now: Instant, interval: Duration) {
+        let elapsed = now.since(self.began);
+        if elapsed >= interval {
+            let intervals = elapsed.as_nanos() / interval.as_nanos().max(1);
+            let ended = (u128::from(self.count) / intervals.max(1)) as u32;
+            (self.least, self.last) = (ended.min(self.last), ended);
+            (self.began, self.count) = (now, 0);
+        }
+        self.count = self.count.saturating_add(1);
+    }
+}
+
+/// One burst of so many packets in each interval.
+fn rate(burst: u32, interval: Duration) -> Rate {
     let per_second = u64::from(burst) * 1_000_000_000 / (interval.as_nanos() as u64).max(1);
     Rate { burst, per_second: per_second.clamp(1, u32::MAX.into()) as u32 }
 }

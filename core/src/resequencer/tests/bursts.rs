@@ -21,13 +21,13 @@ fn behind_a_gap(held: u32) -> Bench {
 fn what_a_gap_held_is_delivered_a_burst_at_a_time() {
     let mut bench = behind_a_gap(200);
     bench.receive(50, 0);
-    assert_eq!(bench.delivered.len(), 1 + BURST);
+    assert_eq!(bench.delivered.len(), BURST);
     for (millis, bursts) in [(51, 2), (52, 3)] {
         assert_eq!(bench.deadline(), Some(at(millis)));
         bench.expire(Instant::from_micros(millis * 1_000 - 1));
-        assert_eq!(bench.delivered.len(), 1 + BURST * (bursts - 1), "not before its time");
+        assert_eq!(bench.delivered.len(), BURST * (bursts - 1), "not before its time");
         bench.expire(at(millis));
-        assert_eq!(bench.delivered.len(), 1 + BURST * bursts);
+        assert_eq!(bench.delivered.len(), BURST * bursts);
     }
     // What arrives meanwhile keeps its place.
     assert_eq!(bench.receive(52, 201), Received::Held);
@@ -43,7 +43,7 @@ fn a_late_timer_makes_no_burst_longer() {
     let mut bench = behind_a_gap(300);
     bench.receive(50, 0);
     bench.expire(at(80));
-    assert_eq!(bench.delivered.len(), 1 + 2 * BURST);
+    assert_eq!(bench.delivered.len(), 2 * BURST);
     assert_eq!(bench.deadline(), Some(at(81)));
 }
 
@@ -85,16 +85,53 @@ fn a_flow_that_is_faster_than_the_bursts_is_not_slowed_down() {
 
 #[test]
 fn what_arrives_during_a_gap_makes_no_burst_longer() {
-    let mut bench = behind_a_gap(BURST as u32);
+    let mut bench = behind_a_gap(BURST as u32 - 1);
     // The burst is used up exactly, and the next gap holds many.
     bench.receive(0, 0);
-    let from = BURST as u32 + 2;
+    let from = BURST as u32 + 1;
     for sequence in from..from + 500 {
         assert_eq!(bench.receive(40, sequence), Received::Held);
     }
     let before = bench.delivered.len();
     bench.receive(60, from - 1);
-    assert_eq!(bench.delivered.len() - before, 1 + BURST);
+    assert_eq!(bench.delivered.len() - before, BURST);
+}
+
+#[test]
+fn what_arrives_in_order_belongs_to_the_burst() {
+    let mut bench = Bench::with_pool(1 << 25);
+    bench.limits.in_bursts = true;
+    for sequence in 0..100 {
+        bench.receive(0, sequence);
+    }
+    assert_eq!(bench.delivered.len(), BURST);
+    // A gap closes, and what follows arrives at the same time.
+    bench.expire(at(1));
+    for sequence in (101..150).chain([100]).chain(150..250) {
+        bench.receive(40, sequence);
+    }
+    assert_eq!(bench.delivered, Vec::from_iter(0..100 + BURST as u32));
+}
+
+#[test]
+fn many_packets_at_once_are_no_faster_flow() {
+    let mut bench = Bench::with_pool(1 << 25);
+    bench.limits.in_bursts = true;
+    let mut next = 0;
+    for millis in (0..200).step_by(10) {
+        // As a path does whose jitter keeps the order.
+        for _ in 0..150 {
+            bench.receive(millis, next);
+            next += 1;
+        }
+        for millis in millis..millis + 10 {
+            let before = bench.delivered.len();
+            bench.expire(at(millis));
+            let delivered = bench.delivered.len() - before;
+            assert!(delivered <= BURST, "{delivered} after {millis} ms");
+        }
+        assert_eq!(bench.delivered.len(), next as usize);
+    }
 }
 
 /// [S-16]
