@@ -151,8 +151,7 @@ impl SessionHeader {
     fn complete_network(&self, total_len: usize, head: &mut [u8; HEAD_MAX]) {
         if self.is_v4() {
             put(head, at::V4_LEN, total_len as u16);
-            let fixed = head.first_chunk().expect("longer than an IPv4 header");
-            let checksum = !fold(header_sum(fixed));
+            let checksum = !fold(sum(&head[..IPV4_HEADER]));
             head[at::V4_CHECKSUM..][..2].copy_from_slice(&checksum.to_ne_bytes());
         } else {
             put(head, at::V6_LEN, (total_len - IPV6_HEADER) as u16);

@@ -4,26 +4,32 @@
 /// sums of several pieces may be added as long as every piece but the last has an even length.
 ///
 /// The sum does not overflow for `bytes` of up to 8 GiB.
+#[inline]
 pub fn sum(bytes: &[u8]) -> u64 {
+    let (blocks, rest) = bytes.as_chunks::<32>();
+    let (halves, rest) = rest.as_chunks::<4>();
+    let last = core::array::from_fn(|at| rest.get(at).copied().unwrap_or(0));
+    // Most headers have no block.
+    let total = if blocks.is_empty() { 0 } else { sum_of_blocks(blocks) };
+    halves.iter().chain([&last]).fold(total, add)
+}
+
+/// `sum`, and a half of 64 bits more.
+#[inline]
+fn add(sum: u64, half: &[u8; 4]) -> u64 {
+    sum.wrapping_add(u32::from_ne_bytes(*half).into())
+}
+
+fn sum_of_blocks(blocks: &[[u8; 32]]) -> u64 {
     // Sums of 32-bit halves in 64-bit lanes cannot overflow, so no carries or checks are needed,
     // and the compiler uses vector registers.
     let mut lanes = [0u64; 8];
-    let mut chunks = bytes.chunks_exact(32);
-    for chunk in &mut chunks {
-        for (lane, half) in lanes.iter_mut().zip(chunk.chunks_exact(4)) {
-            let half = u32::from_ne_bytes([half[0], half[1], half[2], half[3]]);
-            *lane = lane.wrapping_add(half.into());
+    for block in blocks {
+        for (lane, half) in lanes.iter_mut().zip(block.as_chunks::<4>().0) {
+            *lane = add(*lane, half);
         }
     }
-    let mut total = lanes.iter().map(|lane| (lane & 0xffff_ffff) + (lane >> 32)).sum::<u64>();
-    let mut words = chunks.remainder().chunks_exact(2);
-    for word in &mut words {
-        total += u64::from(u16::from_ne_bytes([word[0], word[1]]));
-    }
-    if let [last] = words.remainder() {
-        total += u64::from(u16::from_ne_bytes([*last, 0]));
-    }
-    total
+    lanes.iter().map(|lane| (lane & 0xffff_ffff) + (lane >> 32)).sum()
 }
 
 /// `sum` folded to 16 bits, in the machine's byte order; zero only if every word was.
