@@ -373,8 +373,8 @@ impl<C: Content> Flight<C> {
                 acked.capable += u64::from(sent.ect);
                 acked.longest = acked.longest.max(sent.size);
                 sent.fate = Fate::Acked;
-                let arrived = sent.content.take();
-                losses.arrived.extend(arrived.filter(Content::reports_arrival));
+                losses.arrived.extend(sent.content.take_if(|content| content.reports_arrival()));
+                sent.content = None;
                 self.newest_arrived = self.newest_arrived.max(sent.at);
                 if acked.newest.is_none_or(|(largest, _)| number > largest) {
                     acked.newest = Some((number, sent.departure()));
@@ -432,10 +432,9 @@ impl<C: Content> Flight<C> {
     /// Removes the next pending number from `from` to `to`; `from` moves behind it. Adds the loop
     /// passes to `steps`.
     fn next_pending(&mut self, from: &mut u64, to: u64, steps: &mut u64) -> Option<u64> {
-        let (number, looked) = self.pending.next((*from).max(self.base), to);
+        let (number, looked) = self.pending.take((*from).max(self.base), to);
         *steps += looked + 1;
         let number = number?;
-        self.pending.remove(number);
         *from = number + 1;
         Some(number)
     }
