@@ -165,11 +165,14 @@ pub struct Restored {
 pub struct CompactHeader {
     bytes: [u8; COMPACT_MAX],
     len: usize,
+    /// Where the fields of the transport header begin.
+    transport: usize,
     payload: usize,
 }
 
 impl CompactHeader {
-    const EMPTY: Self = Self { bytes: [0; COMPACT_MAX], len: 1, payload: 0 };
+    pub(crate) const EMPTY: Self =
+        Self { bytes: [0; COMPACT_MAX], len: 1, transport: 1, payload: 0 };
 
     /// The compact header, 1..=[`COMPACT_MAX`] bytes.
     #[inline]
@@ -285,6 +288,7 @@ impl SessionHeader {
             true => self.compress_v4(sequence, headers, total_len, &mut compact)?,
             false => self.compress_v6(headers, total_len, &mut compact)?,
         };
+        compact.transport = compact.len;
         let transport = headers.get(self.network_len..)?;
         control |= match self.transport {
             Transport::Tcp => self.compress_tcp(transport, total_len, &mut compact)?,
@@ -425,6 +429,35 @@ impl SessionHeader {
         }
         compact.payload = self.network_len + UDP_HEADER;
         Some(if word(fixed, at::UDP_CHECKSUM) == 0 { control::NO_CHECKSUM } else { 0 })
+    }
+
+    /// Changes `compact`, the header of a super-packet's segment with `payload` bytes, to that of
+    /// the next segment, which has the same length and flags. The next one is at `sequence` of the
+    /// session, and the other one before it. Returns `false` and changes nothing if the next one
+    /// has to be [compressed](Self::compress_valid) itself.
+    #[inline]
+    pub(crate) fn advance(&self, sequence: u32, payload: u32, compact: &mut CompactHeader) -> bool {
+        let CompactHeader { bytes, transport, .. } = compact;
+        // An identification of zero has a form of its own.
+        match bytes[0] & control::IDENTIFICATION {
+            0 => {}
+            control::IDENTIFICATION_NEAR => {
+                let ahead = bytes[*transport - 1];
+                if self.predicted(sequence).wrapping_add(ahead.into()) == 0 {
+                    return false;
+                }
+            }
+            control::IDENTIFICATION_FULL => match word(bytes, *transport - 2).wrapping_add(1) {
+                0 => return false,
+                identification => put(bytes, *transport - 2, identification),
+            },
+            _ => return false,
+        }
+        if self.transport == Transport::Tcp {
+            let number = u32::from_be_bytes(field(bytes, *transport)).wrapping_add(payload);
+            bytes[*transport..][..4].copy_from_slice(&number.to_be_bytes());
+        }
+        true
     }
 
     /// Whether the checksums of `packet`, whose headers can be compressed, are valid. The

@@ -406,6 +406,7 @@ impl<T: Burst> SendQueue<T> {
     /// call returns the same, unless a new session goes first.
     ///
     /// CoDel may drop segments before it. CoDel judges each segment once.
+    #[inline]
     pub fn next(&mut self, now: Instant) -> Option<Candidate<'_, T>> {
         let order = if self.ahead < RESPONSE_BURST {
             [RESPONSE, THROUGHPUT]

@@ -71,7 +71,7 @@ impl PacketBuf {
     }
 
     /// Whether both refer to the same buffer.
-    pub(crate) fn shares_bytes(&self, other: &Self) -> bool {
+    pub fn shares_bytes(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.storage, &other.storage)
     }
 

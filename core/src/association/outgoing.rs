@@ -16,7 +16,7 @@ use crate::parts::outbox::Notice;
 use crate::parts::path_set::PathIndex;
 use crate::parts::playout;
 use crate::parts::selection::is_in;
-use crate::parts::sending::form::Form;
+use crate::parts::sending::form::{Compressor, Form};
 use crate::parts::sending::{Allowed, LossCause, NextPacket};
 use crate::parts::sizes::{CONTROL_ROOM, datagram_overhead};
 use crate::rules::PathLimit;
@@ -161,14 +161,14 @@ impl Association {
         self.selection.look(&self.paths);
         self.follow_rules(cx);
         self.sending.begin_round();
+        let mut compressor = Compressor::new();
         let mut full = None;
         while let Some(next) = self.next_packet(now).or_else(|| self.overtaking_packet(now, cx)) {
             let group = (next.allowed, next.treatment.scheduler);
             if full == Some(group) && self.sending.pass_over(&next) {
                 continue;
             }
-            let len = next.segments.segment_len(next.segment);
-            let (priority, allowed) = (next.treatment.priority, next.allowed);
+            let (len, priority, allowed) = (next.len, next.treatment.priority, next.allowed);
             let any = match works {
                 true => self.selection.gather(now, &self.paths, len, priority, allowed),
                 false => self.selection.gather_early(now, &self.paths, len, allowed),
@@ -217,9 +217,9 @@ impl Association {
                 }
                 break;
             };
-            if self.send_packet(now, index, &next, Copy::First, len, out) {
+            if self.send_packet(now, index, &next, Copy::First, &mut compressor, out) {
                 if priority == Priority::Redundant {
-                    self.send_copies(now, index, &next, len, out);
+                    self.send_copies(now, index, &next, &mut compressor, out);
                     self.selection.forget();
                 }
                 self.selection.on_sent(now, &self.paths, index);
@@ -303,14 +303,14 @@ impl Association {
         now: Instant,
         first: PathIndex,
         next: &NextPacket,
-        len: usize,
+        compressor: &mut Compressor,
         out: &mut impl DatagramSink,
     ) {
         let (copies, parameters) = (next.treatment.copies, &self.parameters.copies);
         let planned = self.selection.plan_copies(now, &self.paths, first, copies, parameters);
         for copy in 0..planned {
             let Some(index) = self.selection.copy(copy) else { break };
-            if !self.send_packet(now, index, next, Copy::Further, len, out) {
+            if !self.send_packet(now, index, next, Copy::Further, compressor, out) {
                 self.paths[index].blocked = true;
             }
         }
@@ -324,9 +324,10 @@ impl Association {
         index: PathIndex,
         next: &NextPacket,
         copy: Copy,
-        len: usize,
+        compressor: &mut Compressor,
         out: &mut impl DatagramSink,
     ) -> bool {
+        let len = next.len;
         let session =
             self.sending.sessions().get(next.slot).filter(|known| known.id == next.session);
         let (header, tell, tell_again) = match session.map(|session| &session.header_state) {
@@ -335,7 +336,7 @@ impl Association {
             Some(HeaderState::Lost(_)) => (None, false, true),
             Some(HeaderState::Sent(_)) | None => (None, false, false),
         };
-        let form = Form::of(next, len, header);
+        let form = Form::of(next, header, compressor);
         let path = &mut self.paths[index];
         let to = path.leads_to();
         let most = path.max_datagram().min(path.sendable());
@@ -350,7 +351,7 @@ impl Association {
             feedback = feedback.filter(|frame| fits(frame, plain_len));
         }
         plain_len += feedback.as_ref().map_or(0, Frame::encoded_len);
-        let playout = self.playout(now, index, next, len);
+        let playout = self.playout(now, index, next);
         let playout = playout.filter(|frame| fits(frame, plain_len));
         plain_len += playout.as_ref().map_or(0, Frame::encoded_len);
         let path = &self.paths[index];
@@ -400,14 +401,8 @@ impl Association {
 
     /// The earliest delivery of `next` for the receiver, if it is a full packet of a session that
     /// is put in order: these are to take the same time on this path.
-    fn playout(
-        &self,
-        now: Instant,
-        index: PathIndex,
-        next: &NextPacket,
-        len: usize,
-    ) -> Option<Frame<'static>> {
-        if len < self.parameters.even_delay.bulk as usize || !next.ordered {
+    fn playout(&self, now: Instant, index: PathIndex, next: &NextPacket) -> Option<Frame<'static>> {
+        if next.len < self.parameters.even_delay.bulk as usize || !next.ordered {
             return None;
         }
         let from = playout::counts_from(now, next.first_sent, next.hold)?;

@@ -54,6 +54,8 @@ pub(crate) enum LossCause {
 pub(crate) struct NextPacket {
     pub(crate) segments: Segments,
     pub(crate) segment: usize,
+    /// Bytes of it.
+    pub(crate) len: usize,
     pub(crate) slot: u32,
     pub(crate) session: SessionId,
     pub(crate) sequence: u32,
@@ -496,6 +498,7 @@ impl Sending {
                 return Some(NextPacket {
                     segments: packet.segments.clone(),
                     segment: usize::from(packet.segment),
+                    len: packet.segments.segment_len(packet.segment.into()),
                     slot: packet.slot,
                     session: packet.session,
                     sequence: packet.sequence,
@@ -527,6 +530,7 @@ impl Sending {
             return Some(NextPacket {
                 segments: candidate.item.segments.clone(),
                 segment: candidate.segment,
+                len: candidate.len,
                 slot: candidate.flow,
                 session: session.id,
                 sequence: session.next_sequence,
@@ -565,7 +569,7 @@ impl Sending {
             return;
         }
         self.queue.take();
-        let len = next.segments.segment_len(next.segment);
+        let len = next.len;
         self.bytes += len as u64;
         if let Some((key, session)) = session {
             let stream =

@@ -323,6 +323,16 @@ impl Segments {
         (written, self.packet.part(if header > written { written..header } else { from..to }))
     }
 
+    /// The payload of segment `index` of a super-packet, where it lies.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such segment.
+    pub fn segment_payload(&self, index: usize) -> PacketPart<'_> {
+        let (from, to) = self.payload(index);
+        self.packet.part(from..to)
+    }
+
     /// Whether the transport checksum was made by the packet's origin, so that it may be wrong.
     pub fn has_foreign_checksum(&self) -> bool {
         matches!(self.checksum, Checksum::AsIs)
