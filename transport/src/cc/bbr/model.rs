@@ -180,6 +180,10 @@ impl FlightExcess {
     }
 
     fn advance(&mut self, now: Instant, in_flight: u64) {
+        // Most packets leave at the same time as another one.
+        if self.last == Some(now) {
+            return;
+        }
         let elapsed = self.last.map_or(0.0, |last| now.since(last).as_secs_f64());
         for flight in self.flights() {
             flight.start.get_or_insert(now);
