@@ -46,6 +46,13 @@ impl LossMeter {
         self.share_with(1)
     }
 
+    /// The same as if one less had been lost: a single loss among few packets proves little.
+    pub(crate) fn proven_share(&self) -> f64 {
+        let [(now, lost), (before, lost_before)] = self.halves;
+        let lost = (lost + lost_before).saturating_sub(1);
+        if lost == 0 { 0.0 } else { (lost as f64 / (now + before) as f64).min(1.0) }
+    }
+
     fn share_with(&self, more: u64) -> f64 {
         let sent = self.halves[0].0 + self.halves[1].0 + more;
         let lost = self.halves[0].1 + self.halves[1].1 + more;
@@ -56,6 +63,16 @@ impl LossMeter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_single_loss_proves_nothing() {
+        let mut meter = LossMeter::new(Instant::ZERO);
+        (0..10).for_each(|_| meter.on_sent(Instant::ZERO));
+        meter.on_lost(1);
+        assert_eq!((meter.share(), meter.proven_share()), (0.1, 0.0));
+        meter.on_lost(2);
+        assert_eq!(meter.proven_share(), 0.2);
+    }
 
     #[test]
     fn losses_count_for_a_few_seconds() {

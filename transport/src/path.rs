@@ -421,6 +421,11 @@ impl<C: Content> Path<C> {
         self.loss.share()
     }
 
+    /// Share of packets lost over the last seconds as if one less had been lost, 0 to 1.
+    pub fn proven_loss(&self) -> f64 {
+        self.loss.proven_share()
+    }
+
     /// Largest outer IP packet that the path probably carries, bytes.
     pub fn mtu(&self) -> u16 {
         self.mtu.hoped()

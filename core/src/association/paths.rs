@@ -612,7 +612,7 @@ impl Association {
         let is_far = |path: &Path| {
             paths.iter().any(|known| known.id == path.id.0 && known.delay - nearest >= far)
         };
-        let lossy = searching().any(|path| path.loss() > thinning.lossy && is_far(path));
+        let lossy = searching().any(|path| path.proven_loss() > thinning.lossy && is_far(path));
         // A path in Startup is paced below its rate. To HyStart, acknowledgements at that pace are
         // those of a full link.
         let misled = uneven >= thinning.uneven || opens.is_some() || searching().next().is_some();
