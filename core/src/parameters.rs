@@ -450,8 +450,8 @@ parameters! {
         burst: u32 = 64, "packets", 1.0..=1e6, "Linux's default socket buffer holds 92 full packets, quic-go's queue 256";
         /// Time from one burst to the next.
         interval: Duration = ms(1), "ms", 0.0..=1_000.0, "an application reads 100 in it";
-        /// A burst has this many times as many packets as arrived in each of the last two intervals,
-        /// if that is more than `burst`.
+        /// A burst has this many times as many packets as arrived in each of the last two
+        /// intervals, if that is more than `burst`.
         gain: u32 = 2, "times", 1.0..=100.0, "the backlog of a flow that is faster than the bursts becomes less";
     }
 }

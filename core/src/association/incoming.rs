@@ -510,8 +510,8 @@ impl Association {
         receiving.deliver(now, slot, delivery, inner, context);
     }
 
-    /// A packet of the session in `slot` arrives. The session of this host that it answers, if it is
-    /// one of TCP or UDP, takes note of the first one, also if it begins later.
+    /// A packet of the session in `slot` arrives. The session of this host that it answers, if it
+    /// is one of TCP or UDP, takes note of the first one, also if it begins later.
     fn note_answer(&mut self, slot: u32) {
         let Some(session) = self.receiving.get_mut(slot) else { return };
         if !matches!(session.key.protocol, protocol::TCP | protocol::UDP) {
