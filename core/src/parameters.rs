@@ -48,7 +48,7 @@ mechanisms! {
         fall_back: FallBackParameters,
         /// Resequencing timeout advertised to the peer.
         resequencing: ResequencingParameters,
-        /// Delivery of what was held while a gap was open.
+        /// Delivery in order of what is not TCP.
         release: ReleaseParameters,
         nested:
         /// Parameters of paths.
