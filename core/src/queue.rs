@@ -335,6 +335,14 @@ impl<T: Burst> SendQueue<T> {
         (entry.head != NONE && behind).then_some(entry.since)
     }
 
+    /// For how long the oldest item of the session in slot `flow` has waited in the throughput
+    /// band; zero if none waits there.
+    pub fn waited(&self, now: Instant, flow: u32) -> Duration {
+        let entry = self.bands[THROUGHPUT].flows.get(flow as usize);
+        let head = entry.and_then(|entry| self.nodes.get(entry.head as usize));
+        head.map_or(Duration::ZERO, |head| now.since(head.enqueued))
+    }
+
     /// Items in the queue.
     pub fn len(&self) -> usize {
         self.items

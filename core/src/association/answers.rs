@@ -132,9 +132,11 @@ impl AckJudge<'_> {
                 rtt = rtt.max(path.flight.rtt().smoothed());
             }
         }
-        let queued = self.sending.queue().flow_bytes(slot) as u64;
+        let queue = self.sending.queue();
+        let queued = queue.flow_bytes(slot) as u64;
+        let round_trip = rtt + queue.waited(self.now, slot);
         // Only differences count, and flights are far below 2^31 bytes.
-        Progress { delivered: delivered as u32, flight: (in_flight + queued) as u32, rtt }
+        Progress { delivered: delivered as u32, flight: (in_flight + queued) as u32, round_trip }
     }
 }
 

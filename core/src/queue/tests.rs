@@ -120,6 +120,19 @@ fn a_session_is_behind_since_its_queue_was_empty_last() {
 }
 
 #[test]
+fn a_session_has_waited_as_long_as_its_oldest_item() {
+    let mut queue = SendQueue::new(1 << 20, 3);
+    assert_eq!(queue.waited(at(5), 1), Duration::ZERO);
+    queue.push(at(5), 1, Priority::Throughput, Train::single(100));
+    queue.push(at(20), 1, Priority::Throughput, Train::single(100));
+    assert_eq!(queue.waited(at(30), 1), Duration::from_millis(25));
+    assert!(take(&mut queue, at(30)).is_some());
+    assert_eq!(queue.waited(at(30), 1), Duration::from_millis(10));
+    assert!(take(&mut queue, at(30)).is_some());
+    assert_eq!(queue.waited(at(30), 1), Duration::ZERO);
+}
+
+#[test]
 fn segments_of_a_super_packet_leave_in_order() {
     let mut queue = SendQueue::new(HUGE, 4);
     queue.push(at(0), 2, Priority::Throughput, Train { segments: 3, ..Train::single(1_400) });

@@ -33,8 +33,8 @@ pub(crate) struct Progress {
     pub(crate) delivered: u32,
     /// Bytes on the way and in the send queue.
     pub(crate) flight: u32,
-    /// RTT of the slowest path that carries some.
-    pub(crate) rtt: Duration,
+    /// RTT of the slowest path that carries some, and the wait in the send queue.
+    pub(crate) round_trip: Duration,
 }
 
 /// State of one session, for the current round trip.
@@ -67,7 +67,7 @@ impl HiddenThinning {
         waits: Option<Instant>,
         parameters: &ThinningParameters,
     ) -> Option<Instant> {
-        let Progress { delivered, flight, rtt } = progress;
+        let Progress { delivered, flight, round_trip } = progress;
         if let Some((due, newest)) = self.held
             && due <= now
         {
@@ -80,7 +80,7 @@ impl HiddenThinning {
             return None;
         }
         self.rounds.on_flight(flight.saturating_add(covered));
-        let length = self.length(now, rtt);
+        let length = self.length(now, round_trip);
         if self.rounds.needs_growth(waits) && self.rounds.is_few(covered) {
             // Nothing follows that would let it pass, but what came together with it.
             let rests = flight <= parameters.rest;
@@ -91,7 +91,7 @@ impl HiddenThinning {
             return Some(due);
         }
         self.held = None;
-        let took = self.elapsed(now, rtt);
+        let took = self.elapsed(now, round_trip);
         if self.rounds.on_ack(now, delivered, delivered.wrapping_add(flight)) {
             self.took = took.unwrap_or(self.took);
         }
@@ -99,18 +99,18 @@ impl HiddenThinning {
         None
     }
 
-    /// How long this round takes, as far as is known: `rtt`, or as long as the last one, or longer
-    /// if the window has grown.
-    fn length(&self, now: Instant, rtt: Duration) -> Duration {
-        self.elapsed(now, rtt).unwrap_or_default().max(self.took).max(rtt)
+    /// How long this round takes, as far as is known: a round trip, or as long as the last one, or
+    /// longer if the window has grown.
+    fn length(&self, now: Instant, round_trip: Duration) -> Duration {
+        self.elapsed(now, round_trip).unwrap_or_default().max(self.took).max(round_trip)
     }
 
-    /// How long this round has taken, at least `rtt`; `None` if the sender has paused.
-    fn elapsed(&self, now: Instant, rtt: Duration) -> Option<Duration> {
+    /// How long this round has taken, at least a round trip; `None` if the sender has paused.
+    fn elapsed(&self, now: Instant, round_trip: Duration) -> Option<Duration> {
         let most = if self.took.is_zero() { FIRST_ROUND } else { DOUBLE };
-        let most = self.took.max(rtt) * most;
+        let most = self.took.max(round_trip) * most;
         let elapsed = now.since(self.rounds.began());
-        (elapsed <= most * PAUSE).then(|| elapsed.min(most).max(rtt))
+        (elapsed <= most * PAUSE).then(|| elapsed.min(most).max(round_trip))
     }
 }
 
@@ -122,8 +122,8 @@ mod tests {
     const PACKET: u32 = 1_200;
 
     fn progress(delivered: u32, flight: u32) -> Progress {
-        let rtt = Duration::from_millis(50);
-        Progress { delivered: delivered * PACKET, flight: flight * PACKET, rtt }
+        let round_trip = Duration::from_millis(50);
+        Progress { delivered: delivered * PACKET, flight: flight * PACKET, round_trip }
     }
 
     fn at(millis: u64) -> Instant {
