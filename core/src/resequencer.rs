@@ -50,7 +50,7 @@ pub struct HoldLimits {
     pub max_bytes: usize,
     /// Playout time: this packet is not delivered earlier, unless the other limits require it.
     pub not_before: Instant,
-    /// Held packets are delivered in bursts of limited size ([`ReleaseParameters`]).
+    /// Packets are delivered in bursts of limited size ([`ReleaseParameters`]).
     ///
     /// [`ReleaseParameters`]: crate::parameters::ReleaseParameters
     pub in_bursts: bool,

@@ -43,7 +43,8 @@ impl Bursts {
         if self.begins.is_some_and(|begins| now < begins) {
             return false;
         }
-        // More than arrives, so that what is held becomes less.
+        // More than arrives, so that what is held becomes less. The bucket fills within an
+        // interval, however many it holds, so its rate may change.
         let burst = self.arrivals.least.saturating_mul(parameters.gain).max(parameters.burst);
         let takes = self.bucket.take(now, rate(burst, parameters.interval));
         self.begins = (!takes).then(|| now + parameters.interval);
