@@ -38,26 +38,31 @@ impl LossMeter {
 
     /// Share of packets lost, 0 to 1.
     pub(crate) fn share(&self) -> f64 {
-        self.share_with(0)
+        let (sent, lost) = self.counts();
+        share(lost, sent)
     }
 
     /// The same as if one more had been lost: few packets without a loss prove little.
     pub(crate) fn cautious_share(&self) -> f64 {
-        self.share_with(1)
+        let (sent, lost) = self.counts();
+        share(lost + 1, sent + 1)
     }
 
     /// The same as if one less had been lost: a single loss among few packets proves little.
     pub(crate) fn proven_share(&self) -> f64 {
-        let [(now, lost), (before, lost_before)] = self.halves;
-        let lost = (lost + lost_before).saturating_sub(1);
-        if lost == 0 { 0.0 } else { (lost as f64 / (now + before) as f64).min(1.0) }
+        let (sent, lost) = self.counts();
+        share(lost.saturating_sub(1), sent)
     }
 
-    fn share_with(&self, more: u64) -> f64 {
-        let sent = self.halves[0].0 + self.halves[1].0 + more;
-        let lost = self.halves[0].1 + self.halves[1].1 + more;
-        if sent == 0 { 0.0 } else { (lost as f64 / sent as f64).min(1.0) }
+    /// Packets sent and packets lost.
+    fn counts(&self) -> (u64, u64) {
+        let [(sent, lost), (sent_before, lost_before)] = self.halves;
+        (sent + sent_before, lost + lost_before)
     }
+}
+
+fn share(lost: u64, sent: u64) -> f64 {
+    if sent == 0 { 0.0 } else { (lost as f64 / sent as f64).min(1.0) }
 }
 
 #[cfg(test)]

@@ -95,7 +95,7 @@ impl<S: PacketSink, J: Judge> Handover<'_, S, J> {
             Verdict::Deliver => None,
             Verdict::Pass => {
                 self.releases = true;
-                Some(Instant::default())
+                Some(Instant::ZERO)
             }
             Verdict::Withhold(until) => Some(until),
         };
