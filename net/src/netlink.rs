@@ -1,15 +1,18 @@
-//! The host's links, addresses, routes and rules (rtnetlink), and its sockets (sock_diag).
+//! The host's links, addresses, routes and rules (rtnetlink), its sockets (sock_diag), and what
+//! treats the packets that it sends (nfnetlink, XFRM).
 //!
 //! This file has [`Netlink`], the connection that sends requests and reads answers. It waits for
 //! nothing but the kernel's immediate answer. The other files add requests to it, by subject:
 //! `inventory` (links and addresses), `device` (settings of a link), `routes`, `rules`, and
-//! `lookup` (where a packet would go). [`Monitor`] and [`ConnectedSockets`] have sockets of their
-//! own.
+//! `lookup` (where a packet would go). [`Monitor`], [`ConnectedSockets`] and [`OutputRules`] have
+//! sockets of their own.
 
 mod device;
 mod inventory;
 mod lookup;
 mod monitor;
+mod output;
+mod plain;
 mod routes;
 mod rules;
 mod sockets;
@@ -30,6 +33,7 @@ pub use lookup::Way;
 pub use monitor::Changes;
 pub use monitor::Monitor;
 pub use monitor::Notice;
+pub use output::OutputRules;
 pub use routes::DefaultRoute;
 pub use routes::ROUTE_PROTOCOL;
 pub use routes::Route;

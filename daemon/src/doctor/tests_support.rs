@@ -18,6 +18,7 @@ pub(crate) fn link(index: u32, name: &str) -> Link {
         carrier: true,
         loopback: false,
         mtu: 1_500,
+        ethernet: None,
         kind: None,
         alias: None,
     }

@@ -3,7 +3,9 @@
 use core::net::IpAddr;
 
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope};
-use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::link::{
+    InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage,
+};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::{Netlink, NetlinkError};
@@ -23,6 +25,8 @@ pub struct Link {
     pub loopback: bool,
     /// Largest IP packet, in bytes.
     pub mtu: u32,
+    /// Its hardware address if it is of Ethernet.
+    pub ethernet: Option<[u8; 6]>,
     /// The kind of its driver (`veth`, `tun`, `bridge` …), if it has one.
     pub kind: Option<String>,
     /// What somebody noted of it (`ip link set … alias`).
@@ -89,11 +93,13 @@ impl Netlink {
 
 fn link(message: &LinkMessage) -> Option<Link> {
     let flags = message.header.flags;
-    let (mut name, mut mtu, mut kind, mut alias) = (None, None, None, None);
+    let (mut name, mut mtu, mut ethernet, mut kind, mut alias) = (None, None, None, None, None);
+    let is_ethernet = message.header.link_layer_type == LinkLayerType::Ether;
     for attribute in &message.attributes {
         match attribute {
             LinkAttribute::IfName(value) => name = Some(value.clone()),
             LinkAttribute::Mtu(value) => mtu = Some(*value),
+            LinkAttribute::Address(value) if is_ethernet => ethernet = value[..].try_into().ok(),
             LinkAttribute::IfAlias(value) => alias = Some(value.clone()),
             LinkAttribute::LinkInfo(infos) => {
                 kind = infos.iter().find_map(|info| match info {
@@ -112,6 +118,7 @@ fn link(message: &LinkMessage) -> Option<Link> {
         carrier: flags.contains(LinkFlags::LowerUp),
         loopback: flags.contains(LinkFlags::Loopback),
         mtu: mtu?,
+        ethernet,
         kind,
         alias,
     })

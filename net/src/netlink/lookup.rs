@@ -1,11 +1,13 @@
-//! Route lookups: by which interface and with which source address a packet would leave.
+//! Lookups for a packet: by which interface, with which source address and to which neighbour it
+//! would leave.
 
 use core::net::IpAddr;
 use std::io;
 
 use netlink_packet_core::NLM_F_ACK;
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::route::{RouteAttribute, RouteFlags, RouteMessage, RouteType};
+use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage, NeighbourState};
+use netlink_packet_route::route::{RouteAttribute, RouteFlags, RouteMessage, RouteType, RouteVia};
 
 use super::routes::ip_address;
 use super::{Netlink, NetlinkError, family};
@@ -30,6 +32,8 @@ pub struct Way {
     pub link: u32,
     /// The source address that it gets.
     pub source: Option<IpAddr>,
+    /// The router to which it goes; `None` if its destination is on the link.
+    pub gateway: Option<IpAddr>,
 }
 
 impl Netlink {
@@ -40,7 +44,10 @@ impl Netlink {
         let mut message = RouteMessage::default();
         message.header.address_family = family(destination);
         message.header.destination_prefix_length = bits(destination);
-        message.header.flags = RouteFlags::LookupTable;
+        if destination.is_ipv4() {
+            // Without it, IPv4 answers with the main table; IPv6 tells the table and knows no flag.
+            message.header.flags = RouteFlags::LookupTable;
+        }
         message.attributes =
             vec![RouteAttribute::Destination(destination.into()), RouteAttribute::Mark(mark)];
         if let Some(source) = source {
@@ -65,6 +72,31 @@ impl Netlink {
         }
     }
 
+    /// The hardware address of the neighbour `address` on the interface with index `link`, if the
+    /// kernel has it at present and it has 6 bytes.
+    pub fn neighbour(
+        &mut self,
+        link: u32,
+        address: IpAddr,
+    ) -> Result<Option<[u8; 6]>, NetlinkError> {
+        let mut message = NeighbourMessage::default();
+        message.header.family = family(address);
+        message.header.ifindex = link;
+        message.attributes = vec![NeighbourAttribute::Destination(address.into())];
+        let mut found = None;
+        let request = RouteNetlinkMessage::GetNeighbour(message);
+        let result = self.request(request, NLM_F_ACK, |answer| {
+            if let RouteNetlinkMessage::NewNeighbour(message) = answer {
+                found = read_neighbour(&message);
+            }
+        });
+        match result {
+            Ok(()) => Ok(found),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            Err(error) => Err(NetlinkError::new(format!("ask for the neighbour {address}"), error)),
+        }
+    }
+
     /// The source address that a packet with `mark` to `destination` gets by the current routes;
     /// `None` if there is no route.
     pub fn source_toward(
@@ -81,18 +113,31 @@ impl Netlink {
 /// route the kernel answers with one in no table, as if the destination were on the link; that is
 /// none.
 fn read_way(message: &RouteMessage) -> Option<Way> {
-    let (mut link, mut source) = (None, None);
+    let (mut link, mut source, mut gateway) = (None, None, None);
     let mut table = u32::from(message.header.table);
     for attribute in &message.attributes {
         match attribute {
             RouteAttribute::Oif(value) => link = Some(*value),
             RouteAttribute::PrefSource(value) => source = ip_address(value),
+            RouteAttribute::Gateway(value) => gateway = ip_address(value),
+            RouteAttribute::Via(RouteVia::Inet6(value)) => gateway = Some((*value).into()),
             RouteAttribute::Table(value) => table = *value,
             _ => {}
         }
     }
     let unicast = message.header.kind == RouteType::Unicast && table != 0;
-    link.filter(|_| unicast).map(|link| Way { link, source })
+    link.filter(|_| unicast).map(|link| Way { link, source, gateway })
+}
+
+/// The hardware address in an answer, unless the kernel does not know whether it is right.
+fn read_neighbour(message: &NeighbourMessage) -> Option<[u8; 6]> {
+    use NeighbourState::{Delay, Noarp, Permanent, Probe, Reachable, Stale};
+    let known = [Reachable, Stale, Delay, Probe, Permanent, Noarp];
+    let address = message.attributes.iter().find_map(|attribute| match attribute {
+        NeighbourAttribute::LinkLayerAddress(address) => address[..].try_into().ok(),
+        _ => None,
+    });
+    address.filter(|_| known.contains(&message.header.state))
 }
 
 pub(super) fn is_no_route(error: &io::Error) -> bool {

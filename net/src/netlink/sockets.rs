@@ -6,12 +6,12 @@
 //! not touched. No privilege is needed.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::io;
 
 use mpip_types::Prefix;
-use netlink_sys::{Socket, protocols::NETLINK_SOCK_DIAG};
+use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 
-use super::{BUFFER, NetlinkError, connect, os_result, receive};
+use super::NetlinkError;
+use super::plain::PlainNetlink;
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const INET_DIAG_REQ_BYTECODE: u16 = 1;
@@ -21,11 +21,9 @@ const INET_DIAG_BC_D_COND: u8 = 8;
 /// TCP_ESTABLISHED, which connected UDP sockets have too, and TCP_SYN_SENT.
 const CONNECTED: u32 = 1 << 1 | 1 << 2;
 const ANY_STATE: u32 = u32::MAX;
-/// Sizes in bytes: of `inet_diag_req_v2`, `inet_diag_msg`, and the headers of a netlink message and
-/// an attribute.
+/// Sizes in bytes: of `inet_diag_req_v2`, `inet_diag_msg`, and the header of an attribute.
 const REQUEST: usize = 56;
 const ANSWER: usize = 72;
-const HEADER: usize = 16;
 const ATTRIBUTE: usize = 4;
 /// Offset of the socket's own port in an `inet_diag_msg`.
 const PORT: usize = 4;
@@ -35,14 +33,14 @@ const OUT: usize = 4;
 /// Lists the host's connected TCP and UDP sockets.
 #[derive(Debug)]
 pub struct ConnectedSockets {
-    diag: SockDiag,
+    diag: PlainNetlink,
     filter: Vec<u8>,
 }
 
 impl ConnectedSockets {
     /// Lists sockets connected to addresses in `prefixes`, at most 1,024.
     pub fn to(prefixes: &[Prefix]) -> Result<Self, NetlinkError> {
-        Ok(Self { diag: SockDiag::open()?, filter: filter(prefixes) })
+        Ok(Self { diag: open()?, filter: filter(prefixes) })
     }
 
     /// Calls `take` with the two ends of each socket: the host's address, then the other.
@@ -56,7 +54,7 @@ impl ConnectedSockets {
                     }
                 };
                 self.diag
-                    .dump(&which, Some(&self.filter), each)
+                    .dump(SOCK_DIAG_BY_FAMILY, &request(&which, Some(&self.filter)), each)
                     .map_err(|error| NetlinkError::new("list the connected sockets", error))?;
             }
         }
@@ -67,15 +65,20 @@ impl ConnectedSockets {
 /// Calls `take` with the port of each UDP socket on this host, connected or not; with some ports
 /// more than once.
 pub fn udp_ports(mut take: impl FnMut(u16)) -> Result<(), NetlinkError> {
-    let mut diag = SockDiag::open()?;
+    let mut diag = open()?;
     for family in [libc::AF_INET, libc::AF_INET6] {
         let which = Sockets { family, protocol: libc::IPPROTO_UDP, states: ANY_STATE };
-        diag.dump(&which, None, |body| {
+        diag.dump(SOCK_DIAG_BY_FAMILY, &request(&which, None), |body| {
             body.get(PORT..).and_then(port).into_iter().for_each(&mut take);
         })
         .map_err(|error| NetlinkError::new("list the UDP sockets", error))?;
     }
     Ok(())
+}
+
+fn open() -> Result<PlainNetlink, NetlinkError> {
+    PlainNetlink::open(NETLINK_SOCK_DIAG)
+        .map_err(|error| NetlinkError::new("open a socket to sock_diag", error))
 }
 
 /// Which sockets a request is about.
@@ -86,65 +89,13 @@ struct Sockets {
     states: u32,
 }
 
-/// A connection to sock_diag.
-#[derive(Debug)]
-struct SockDiag {
-    socket: Socket,
-    sequence: u32,
-    buffer: Vec<u8>,
-}
-
-impl SockDiag {
-    fn open() -> Result<Self, NetlinkError> {
-        let socket = connect(NETLINK_SOCK_DIAG)
-            .map_err(|error| NetlinkError::new("open a socket to sock_diag", error))?;
-        Ok(Self { socket, sequence: 0, buffer: Vec::with_capacity(BUFFER) })
-    }
-
-    /// Calls `take` with the `inet_diag_msg` of each socket that `filter` accepts.
-    fn dump(
-        &mut self,
-        which: &Sockets,
-        filter: Option<&[u8]>,
-        mut take: impl FnMut(&[u8]),
-    ) -> io::Result<()> {
-        self.sequence = self.sequence.wrapping_add(1);
-        let request = request(self.sequence, which, filter);
-        self.socket.send(&request, 0)?;
-        loop {
-            receive(&self.socket, &mut self.buffer)?;
-            let mut rest = &self.buffer[..];
-            while let Some((kind, sequence, body, following)) = next_message(rest) {
-                rest = following;
-                if sequence != self.sequence {
-                    continue;
-                }
-                match i32::from(kind) {
-                    libc::NLMSG_DONE => return Ok(()),
-                    libc::NLMSG_ERROR => {
-                        let code = body.first_chunk().map_or(0, |code| i32::from_ne_bytes(*code));
-                        return os_result(code);
-                    }
-                    _ => take(body),
-                }
-            }
-        }
-    }
-}
-
-fn request(sequence: u32, which: &Sockets, filter: Option<&[u8]>) -> Vec<u8> {
+/// The `inet_diag_req_v2` of a request, with the filter.
+fn request(which: &Sockets, filter: Option<&[u8]>) -> Vec<u8> {
     let attribute = filter.map_or(0, |filter| ATTRIBUTE + filter.len());
-    let len = HEADER + REQUEST + attribute;
-    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
-    let mut bytes = Vec::with_capacity(len);
-    bytes.extend((len as u32).to_ne_bytes());
-    bytes.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    bytes.extend(flags.to_ne_bytes());
-    bytes.extend(sequence.to_ne_bytes());
-    bytes.extend(0_u32.to_ne_bytes());
+    let mut bytes = Vec::with_capacity(REQUEST + attribute);
     bytes.extend([which.family as u8, which.protocol as u8, 0, 0]);
     bytes.extend(which.states.to_ne_bytes());
-    bytes.resize(HEADER + REQUEST, 0);
+    bytes.resize(REQUEST, 0);
     if let Some(filter) = filter {
         bytes.extend((attribute as u16).to_ne_bytes());
         bytes.extend(INET_DIAG_REQ_BYTECODE.to_ne_bytes());
@@ -183,15 +134,6 @@ fn filter(prefixes: &[Prefix]) -> Vec<u8> {
         }
     }
     filter
-}
-
-/// Kind, sequence number and body of the first message in `bytes`, and the rest of `bytes`.
-fn next_message(bytes: &[u8]) -> Option<(u16, u32, &[u8], &[u8])> {
-    let len = u32::from_ne_bytes(*bytes.first_chunk()?) as usize;
-    let body = bytes.get(HEADER..len)?;
-    let kind = u16::from_ne_bytes([bytes[4], bytes[5]]);
-    let sequence = u32::from_ne_bytes(bytes[8..12].try_into().expect("4 of 16 bytes"));
-    Some((kind, sequence, body, bytes.get(len.next_multiple_of(4)..).unwrap_or(&[])))
 }
 
 /// Source and destination of a socket, from an `inet_diag_msg`.
@@ -301,9 +243,6 @@ mod tests {
 
     #[test]
     fn an_answer_that_ends_early_is_none() {
-        assert!(next_message(&[]).is_none());
-        assert!(next_message(&[200, 0, 0, 0, 0, 0]).is_none());
-        assert!(next_message(&[4; 16]).is_none());
         assert!(ends(&[0; ANSWER - 1]).is_none());
     }
 }

@@ -1,5 +1,6 @@
 //! The kernel's configuration, as seen and changed by netlink, in a namespace of its own.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use crate::common::HANG;
@@ -10,6 +11,7 @@ use mpip_net::netlink::HostAddress;
 use mpip_net::netlink::Monitor;
 use mpip_net::netlink::Netlink;
 use mpip_net::netlink::Notice;
+use mpip_net::netlink::Question;
 use mpip_net::netlink::Route;
 use mpip_net::netlink::RoutingRule;
 use mpip_net::tun::Sink;
@@ -357,4 +359,40 @@ fn a_sink_is_kept_when_it_is_to_be_and_takes_what_is_routed_to_it() {
     netlink.delete_link(&link).expect("is gone");
     assert!(netlink.link("sink1").is_err());
     assert_eq!(netlink.own_routes().expect("a list"), []);
+}
+
+#[test]
+fn the_way_of_a_packet_is_found_by_ipv4_and_ipv6_with_router_and_neighbour() {
+    if !can_run(&[]) {
+        return;
+    }
+    let [here, there] = [Namespace::new(), Namespace::new()];
+    here.connect(&there, "v0");
+    there.ip("link set v0 address 02:00:00:00:00:02");
+    let mut netlink = here.run(|| Netlink::new().expect("netlink"));
+    let link = netlink.link("v0").expect("the interface");
+    assert!(link.ethernet.is_some(), "{link:?}");
+    assert_eq!(netlink.link("lo").expect("loopback").ethernet, None);
+    for (ours, router, beyond, prefix) in [
+        ("198.18.0.1/24", "198.18.0.254", "198.18.9.9", "198.18.0.0/15"),
+        ("2001:db8::1/64", "2001:db8::fe", "2001:db8:9::9", "2001:db8::/32"),
+    ] {
+        let nodad = if ours.contains(':') { "nodad" } else { "" };
+        here.ip(&format!("addr add {ours} dev v0 {nodad}"));
+        let source: Option<IpAddr> = ours.split('/').next().and_then(|text| text.parse().ok());
+        let [router, beyond] = [router, beyond].map(|text| text.parse::<IpAddr>().expect("valid"));
+        let question =
+            |destination| Question { destination, source, mark: 0, bound_to: Some(link.index) };
+        let near = netlink.way(question(router)).expect("an answer").expect("on the link");
+        assert_eq!((near.link, near.gateway), (link.index, None));
+        assert_eq!(netlink.way(question(beyond)).expect("an answer"), None, "{beyond}");
+        here.ip(&format!("route add {prefix} via {router} dev v0"));
+        let far = netlink.way(question(beyond)).expect("an answer").expect("by the router");
+        assert_eq!((far.link, far.gateway), (link.index, Some(router)));
+
+        assert_eq!(netlink.neighbour(link.index, router).expect("an answer"), None);
+        here.ip(&format!("neigh add {router} lladdr 02:00:00:00:00:02 dev v0"));
+        let found = netlink.neighbour(link.index, router).expect("an answer");
+        assert_eq!(found, Some([2, 0, 0, 0, 0, 2]));
+    }
 }
