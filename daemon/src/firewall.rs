@@ -23,6 +23,7 @@ use crate::forwarding::Forwarding;
 use ruleset::Plan;
 
 pub use helper::run as helper;
+pub(crate) use ruleset::table;
 
 /// The table, and the helper that changes it, for as long as this lives.
 #[derive(Debug)]

@@ -24,7 +24,7 @@ use crate::budget::Budgets;
 use crate::config::{Changeable, Settings};
 use crate::error::{Error, system};
 use crate::events::Events;
-use crate::firewall::Firewall;
+use crate::firewall::{self, Firewall};
 use crate::handover;
 use crate::invite::Door;
 use crate::local::{self, Changes, LocalAddresses};
@@ -250,7 +250,8 @@ impl Node {
         poller
             .add(&*sent, Token::Threads.into(), Interest::Readable)
             .map_err(system("add an eventfd to the epoll"))?;
-        let sender = Sockets::start(settings.threads, &sent)
+        let table = firewall::table(&settings.interface);
+        let sender = Sockets::start(settings.threads, &sent, &table)
             .map_err(system("start the threads of packets"))?;
         let now = clock::now();
         let mut seed = clock::random_seed().map_err(system("read randomness"))?;
@@ -380,6 +381,7 @@ impl Node {
 
     /// Sends what the engine was given to send.
     fn flush_engine(&mut self, now: Instant) {
+        self.sender.set_time(now);
         if std::mem::take(&mut self.unflushed) {
             self.engine.flush(now, &mut self.sender);
         }

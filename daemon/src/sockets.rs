@@ -42,11 +42,12 @@ pub(crate) struct Sockets {
 impl Sockets {
     /// No sockets yet. Of `threads`, all but the caller's seal and send what leaves by UDP, and
     /// receive and open what comes. `waker` wakes the caller when [there is
-    /// room](Self::poll_room), an error, or something to [take](Self::take).
-    pub(crate) fn start(threads: usize, waker: &Arc<Waker>) -> io::Result<Self> {
+    /// room](Self::poll_room), an error, or something to [take](Self::take). `table` is our own
+    /// table of nftables.
+    pub(crate) fn start(threads: usize, waker: &Arc<Waker>, table: &str) -> io::Result<Self> {
         let udp = UdpSender::with_threads(threads, waker)?;
         let receiver = UdpReceiver::beside(&udp, waker, mpip_core::receiver_index);
-        Ok(Self { receiver, udp, tcp: TcpSender::new(), retired: Vec::new() })
+        Ok(Self { receiver, udp, tcp: TcpSender::new(table), retired: Vec::new() })
     }
 
     /// Whether threads open datagrams, which need [keys](Self::set_key) for that.
@@ -192,6 +193,11 @@ impl Sockets {
     /// Time at which to call [`flush`](Self::flush) at the latest.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         self.tcp.next_timeout()
+    }
+
+    /// Datagrams that are sent before the next [`flush`](Self::flush) are sent at `now`.
+    pub(crate) fn set_time(&mut self, now: Instant) {
+        self.tcp.set_time(now);
     }
 
     /// Sends all datagrams, as far as the kernel takes them.

@@ -16,7 +16,7 @@ use mpip_types::{PacketBuf, PacketPool};
 
 pub use sink::Sink;
 pub use vnet::FrameError;
-use vnet::{VNET_HEADER_LEN, VnetHeader};
+pub(crate) use vnet::{VNET_HEADER_LEN, VnetHeader};
 pub use writer::{TunCounters, TunWriter};
 
 /// The kernel's TUN driver.

@@ -1,6 +1,7 @@
 //! TCP segments as bytes (RFC 9293, section 3.1; RFC 7323).
 
 use core::net::{IpAddr, SocketAddr};
+use core::ops::Range;
 
 use mpip_types::packet;
 
@@ -12,6 +13,12 @@ const FIXED: usize = 20;
 pub const DATA_HEADER: usize = FIXED + 12;
 /// Bytes before a datagram in its segment: the header and the datagram's length.
 pub const HEADROOM: usize = DATA_HEADER + PREFIX;
+/// Where the sequence number is in a header.
+const SEQUENCE: Range<usize> = 4..8;
+/// Where the control bits are in a header.
+const FLAGS: usize = 13;
+/// Where the checksum is in a header.
+pub const CHECKSUM: Range<usize> = 16..18;
 /// The protocol's number in an IP header.
 pub const TCP: u8 = 6;
 
@@ -168,25 +175,60 @@ impl Header {
 }
 
 /// Writes `header` and the datagram's length before the datagram at the end of `room`, [`HEADROOM`]
-/// bytes of which lie before it, and the checksum. Returns where the segment begins.
+/// bytes of which lie before it. Returns where the segment begins. The checksum is left to
+/// [`seal`].
 ///
 /// # Panics
 ///
 /// When there are less than [`HEADROOM`] bytes before the datagram, or it has more than 65,535.
-pub fn frame(header: &Header, local: SocketAddr, remote: SocketAddr, room: &mut [u8]) -> usize {
+pub fn frame(header: &Header, room: &mut [u8]) -> usize {
     let start = DATA_HEADER - header.encoded_len();
     let segment = &mut room[start..];
     let header_len = header.write(segment);
     let len = u16::try_from(segment.len() - header_len - PREFIX).expect("a datagram fits a packet");
     segment[header_len..header_len + PREFIX].copy_from_slice(&len.to_be_bytes());
-    seal(local, remote, segment);
     start
 }
 
-/// Fills in the checksum of `segment`, whose field is zero.
+/// Fills in the checksum of `segment`.
 pub fn seal(local: SocketAddr, remote: SocketAddr, segment: &mut [u8]) {
+    segment[CHECKSUM].fill(0);
     let checksum = !packet::fold(sum(local, remote, segment));
-    segment[16..18].copy_from_slice(&checksum.to_ne_bytes());
+    segment[CHECKSUM].copy_from_slice(&checksum.to_ne_bytes());
+}
+
+/// The header of `segment`, and what follows it.
+///
+/// # Panics
+///
+/// When the segment is shorter than its header says.
+pub fn split(segment: &[u8]) -> (&[u8], &[u8]) {
+    segment.split_at(usize::from(segment[12] >> 4) * 4)
+}
+
+/// Whether `next` is what a kernel cuts off behind `segment` when it cuts a super-packet: the bytes
+/// that follow, no more of them, and the same header but for the numbers and the push flag.
+pub fn continues(segment: &[u8], next: &[u8]) -> bool {
+    let ((header, payload), (next_header, next_payload)) = (split(segment), split(next));
+    let sequence =
+        |header: &[u8]| u32::from_be_bytes(header[SEQUENCE].try_into().expect("4 bytes"));
+    let follows = u32::try_from(payload.len())
+        .is_ok_and(|len| sequence(header).wrapping_add(len) == sequence(next_header));
+    let flags = |header: &[u8]| header[FLAGS] & !flag::PSH;
+    follows
+        && (1..=payload.len()).contains(&next_payload.len())
+        && header[..SEQUENCE.start] == next_header[..SEQUENCE.start]
+        && header[SEQUENCE.end..FLAGS] == next_header[SEQUENCE.end..FLAGS]
+        && flags(header) == flags(next_header)
+        && header[FLAGS + 1..CHECKSUM.start] == next_header[FLAGS + 1..CHECKSUM.start]
+        && header[CHECKSUM.end..] == next_header[CHECKSUM.end..]
+}
+
+/// Fills in the checksum of the `header` of a segment of `len` bytes as far as a kernel expects it
+/// that completes it: the sum of the pseudo-header.
+pub fn begin_checksum(local: SocketAddr, remote: SocketAddr, header: &mut [u8], len: usize) {
+    let sum = packet::fold(pseudo_header(local, remote, len));
+    header[CHECKSUM].copy_from_slice(&sum.to_ne_bytes());
 }
 
 /// Whether the checksum of `segment`, as received, is right.
@@ -198,7 +240,7 @@ pub fn is_intact(local: SocketAddr, remote: SocketAddr, segment: &[u8]) -> bool 
 /// pseudo-header alone.
 pub fn is_joined(local: SocketAddr, remote: SocketAddr, segment: &[u8]) -> bool {
     let sum = packet::fold(pseudo_header(local, remote, segment.len()));
-    segment.get(16..18) == Some(&sum.to_ne_bytes())
+    segment.get(CHECKSUM) == Some(&sum.to_ne_bytes())
 }
 
 fn sum(one: SocketAddr, other: SocketAddr, segment: &[u8]) -> u64 {
@@ -275,6 +317,51 @@ mod tests {
             broken[at] = value;
             assert_eq!(Header::parse(&broken), Err(Malformed), "byte {at} is {value}");
         }
+    }
+
+    /// A segment of `server` with a datagram of `len` bytes.
+    fn segment(sequence: u32, flags: u8, len: usize) -> Vec<u8> {
+        let header = Header { sequence, flags, max_segment: None, window_scale: None, ..syn() };
+        let mut room = vec![0; HEADROOM + len];
+        assert_eq!(frame(&header, &mut room), 0);
+        room
+    }
+
+    #[test]
+    fn a_segment_continues_one_that_differs_in_its_numbers_and_is_as_long_at_least() {
+        let first = segment(u32::MAX - 9, flag::ACK, 100);
+        let after = 92;
+        for (len, expected) in [(100, true), (1, true), (101, false)] {
+            assert_eq!(continues(&first, &segment(after, flag::ACK, len)), expected, "{len}");
+        }
+        let next = segment(after, flag::ACK | flag::PSH, 100);
+        assert!(continues(&first, &next));
+        assert!(!continues(&first, &segment(after + 1, flag::ACK, 100)));
+        assert!(!continues(&next, &first));
+        assert!(!continues(&first, &segment(after, flag::ACK | flag::FIN, 100)));
+        for byte in (0..DATA_HEADER).filter(|byte| !CHECKSUM.contains(byte) && *byte != 12) {
+            let mut other = next.clone();
+            other[byte] ^= 0x01;
+            assert!(!continues(&first, &other), "byte {byte}");
+        }
+        let mut sealed = next;
+        seal(
+            "198.18.0.1:1".parse().expect("valid"),
+            "198.18.0.2:2".parse().expect("valid"),
+            &mut sealed,
+        );
+        assert!(continues(&first, &sealed));
+    }
+
+    #[test]
+    fn a_checksum_that_was_begun_is_that_of_joined_segments() {
+        let local: SocketAddr = "198.18.0.1:6182".parse().expect("valid");
+        let remote: SocketAddr = "198.18.0.2:443".parse().expect("valid");
+        let mut joined = segment(1, flag::ACK, 100);
+        joined.extend(segment(103, flag::ACK, 100).split_off(DATA_HEADER));
+        let len = joined.len();
+        begin_checksum(local, remote, &mut joined, len);
+        assert!(is_joined(remote, local, &joined) && !is_intact(remote, local, &joined));
     }
 
     #[test]

@@ -72,7 +72,6 @@ impl Datagram {
             && segment::is_intact(from, other, &self.bytes)
         {
             self.bytes[port_at..port_at + 2].copy_from_slice(&to.port().to_be_bytes());
-            self.bytes[16..18].fill(0);
             segment::seal(to, other, &mut self.bytes);
         }
     }

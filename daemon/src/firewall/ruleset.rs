@@ -53,7 +53,7 @@ impl Plan {
 
 /// The table of the daemon with the device `interface`, in characters that `nft` takes. Each device
 /// has another one: no device has a slash in its name.
-fn table(interface: &str) -> String {
+pub(crate) fn table(interface: &str) -> String {
     let mut table = "mpip_".to_owned();
     for byte in interface.bytes() {
         match byte {

@@ -58,6 +58,23 @@ pub(crate) fn set_packet_options(fd: BorrowedFd<'_>, ipv6: bool) -> io::Result<(
     }
 }
 
+/// How far packets of the socket travel: their TTL or hop limit.
+pub(crate) fn hop_limit(fd: BorrowedFd<'_>, ipv6: bool) -> io::Result<u8> {
+    let (level, name) = match ipv6 {
+        true => (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
+        false => (libc::IPPROTO_IP, libc::IP_TTL),
+    };
+    let mut value: c_int = 0;
+    let mut len = libc::socklen_t::try_from(size_of_val(&value)).expect("4");
+    let to = (&raw mut value).cast::<c_void>();
+    // SAFETY: the pointers are valid, and `len` says for how many bytes the first is.
+    let status = unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, to, &raw mut len) };
+    if status < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    u8::try_from(value).map_err(io::Error::other)
+}
+
 /// The address that the socket is bound to.
 pub(crate) fn local_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     let mut raw = RawAddress::default();

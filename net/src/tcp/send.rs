@@ -10,6 +10,7 @@ use std::sync::Arc;
 use mpip_segments::Counters;
 use mpip_segments::Endpoint;
 use mpip_segments::segment::HEADROOM;
+use mpip_segments::segment::continues;
 use mpip_segments::segment::frame;
 use mpip_segments::segment::seal;
 use mpip_types::DatagramSink;
@@ -20,6 +21,9 @@ use mpip_types::PathAddress;
 use mpip_types::Slot;
 
 use super::socket::TcpSocket;
+use super::trains::Departure;
+use super::trains::MAX_TRAIN;
+use super::trains::Trains;
 use crate::socket::ReceiveBuffers;
 use crate::socket::SendCounters;
 use crate::socket::SendError;
@@ -46,22 +50,26 @@ const MAX_WAITING: usize = 512;
 /// Takes datagrams from the engine and sends them as TCP segments, and receives those of peers.
 ///
 /// Its use is that of a [`UdpSender`](crate::UdpSender).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct TcpSender {
     queues: Queues<Queue>,
     now: Instant,
+    /// Our own table of nftables.
+    table: Arc<str>,
 }
 
 impl TcpSender {
-    /// A sender without sockets.
-    pub fn new() -> Self {
-        Self::default()
+    /// A sender without sockets. `table` is the table of nftables that is our own: it does nothing
+    /// to packets of these sockets.
+    pub fn new(table: &str) -> Self {
+        Self { queues: Queues::default(), now: Instant::default(), table: table.into() }
     }
 
     /// Adds a socket whose interface has the MTU `mtu`. It replaces one with the same id. `seed`
     /// must be unpredictable.
     pub fn insert(&mut self, socket: Arc<TcpSocket>, mtu: u16, seed: [u8; 32]) {
-        self.queues.insert(Queue::new(socket, mtu, seed));
+        let trains = Trains::new(&socket, &self.table);
+        self.queues.insert(Queue::new(socket, trains, mtu, seed));
     }
 
     /// Removes the socket of `local` and drops its backlog.
@@ -113,6 +121,12 @@ impl TcpSender {
         if let Some((queue, _)) = self.queues.settled_at(from.local) {
             queue.endpoint.confirm_later(now, from.remote);
         }
+    }
+
+    /// Datagrams that are sent before the next [`flush`](Self::flush), because the buffer is full,
+    /// are sent at `now`.
+    pub fn set_time(&mut self, now: Instant) {
+        self.now = now;
     }
 
     /// Sends as much as the kernel takes.
@@ -220,11 +234,13 @@ struct Outgoing {
 #[derive(Debug)]
 struct Queue {
     socket: Arc<TcpSocket>,
+    trains: Option<Trains>,
     endpoint: Endpoint,
     buffer: Box<[u8]>,
     used: usize,
     /// Datagrams in their slots, which get headers when they are sent.
     datagrams: Vec<Outgoing>,
+    /// Without checksum, or with one.
     segments: VecDeque<Outgoing>,
     reserved: Option<Outgoing>,
     blocked: bool,
@@ -253,10 +269,11 @@ impl SendQueue for Queue {
 }
 
 impl Queue {
-    fn new(socket: Arc<TcpSocket>, mtu: u16, seed: [u8; 32]) -> Self {
+    fn new(socket: Arc<TcpSocket>, trains: Option<Trains>, mtu: u16, seed: [u8; 32]) -> Self {
         Self {
             endpoint: Endpoint::new(socket.address(), mtu, seed),
             socket,
+            trains,
             buffer: vec![0; BUFFER_LEN].into(),
             used: 0,
             datagrams: Vec::new(),
@@ -300,6 +317,9 @@ impl Queue {
         // A datagram without a connection has opened one.
         self.take_control();
         while !self.segments.is_empty() {
+            if self.send_train(now, report) {
+                continue;
+            }
             match self.send_batch(report) {
                 Ok(()) | Err(libc::EINTR) => {}
                 Err(errno) if is_temporary(errno) => {
@@ -324,7 +344,6 @@ impl Queue {
         {
             let mut own = vec![0; control.header.encoded_len()];
             control.header.write(&mut own);
-            seal(self.socket.address(), control.to, &mut own);
             self.segments.push_back(Outgoing {
                 to: control.to,
                 ecn: Ecn::NotEct,
@@ -341,7 +360,7 @@ impl Queue {
             own[HEADROOM..].copy_from_slice(&bytes);
             match self.endpoint.data(now, to, bytes.len(), true) {
                 Some(header) => {
-                    let start = frame(&header, self.socket.address(), to, &mut own);
+                    let start = frame(&header, &mut own);
                     own.drain(..start);
                     self.segments.push_back(Outgoing { to, ecn, range: 0..0, own });
                 }
@@ -356,7 +375,7 @@ impl Queue {
             let len = room.len() - HEADROOM;
             match self.endpoint.data(now, to, len, push) {
                 Some(header) => {
-                    let start = range.start + frame(&header, self.socket.address(), to, room);
+                    let start = range.start + frame(&header, room);
                     let range = start..range.end;
                     self.segments.push_back(Outgoing { to, ecn, range, own: Vec::new() });
                 }
@@ -367,8 +386,52 @@ impl Queue {
         self.datagrams = datagrams;
     }
 
+    /// Sends the first segments as one super-packet. Returns whether it did, or dropped them.
+    fn send_train(&mut self, now: Instant, report: &mut Report) -> bool {
+        let Some(trains) = &mut self.trains else { return false };
+        let Some(&Outgoing { to, ecn, .. }) = self.segments.front() else { return false };
+        let mut train: [&[u8]; MAX_TRAIN] = [&[]; MAX_TRAIN];
+        let mut len = 0;
+        for segment in self.segments.iter().take(MAX_TRAIN) {
+            let bytes = segment.bytes(&self.buffer);
+            let joins = len == 0
+                || segment.to == to
+                    && segment.ecn == ecn
+                    && train[len - 1].len() == train[0].len()
+                    && continues(train[len - 1], bytes);
+            if !joins {
+                break;
+            }
+            train[len] = bytes;
+            len += 1;
+        }
+        let size = train[0].len();
+        let count = match trains.send(now, to, ecn, &train[..len]) {
+            Departure::OneByOne => return false,
+            Departure::Left(count) => {
+                report.counters.messages += 1;
+                report.counters.datagrams += count as u64;
+                report.counters.bytes += (count * size) as u64;
+                count
+            }
+            Departure::Dropped(count, errno) => {
+                let datagrams = count as u64;
+                report.error(SendError { datagrams, ..self.error(to, size, errno) });
+                count
+            }
+        };
+        report.counters.calls += 1;
+        self.segments.drain(..count);
+        true
+    }
+
     /// Sends the first segments with one call. An error is about the first that remains.
     fn send_batch(&mut self, report: &mut Report) -> Result<(), i32> {
+        let local = self.socket.address();
+        for segment in self.segments.iter_mut().take(Batch::CAPACITY) {
+            let to = segment.to;
+            seal(local, to, segment.bytes_mut(&mut self.buffer));
+        }
         let mut batch = Batch::new();
         for segment in self.segments.iter().take(Batch::CAPACITY) {
             // The port of a raw socket is a protocol, which it already has.
@@ -394,5 +457,9 @@ impl Queue {
 impl Outgoing {
     fn bytes<'a>(&'a self, buffer: &'a [u8]) -> &'a [u8] {
         if self.own.is_empty() { &buffer[self.range.clone()] } else { &self.own }
+    }
+
+    fn bytes_mut<'a>(&'a mut self, buffer: &'a mut [u8]) -> &'a mut [u8] {
+        if self.own.is_empty() { &mut buffer[self.range.clone()] } else { &mut self.own }
     }
 }

@@ -9,10 +9,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use mpip_segments::segment::TCP;
 use mpip_types::LocalId;
 
+use super::packets::PacketSocket;
 use crate::socket::BindError;
 use crate::socket::SocketConfig;
 use crate::socket::SocketKind;
 use crate::socket::options::set_buffers;
+use crate::socket::options::set_option;
 use crate::socket::options::set_packet_options;
 
 const KIND: SocketKind = SocketKind::Tcp;
@@ -31,18 +33,19 @@ mod bpf {
     pub(super) const RETURN: u16 = 0x06;
 }
 
-/// A non-blocking raw socket for the segments of one local address and port, and the listener that
-/// keeps the kernel from answering them.
+/// A non-blocking raw socket for the segments of one local address and port, the listener that
+/// keeps the kernel from answering them, and a packet socket for super-packets.
 #[derive(Debug)]
 pub struct TcpSocket {
     raw: OwnedFd,
     _listener: OwnedFd,
-    id: LocalId,
-    address: SocketAddr,
+    /// `None` where the system allows none.
+    packets: Option<PacketSocket>,
+    config: SocketConfig,
 }
 
 impl TcpSocket {
-    /// Opens both sockets. Needs `CAP_NET_RAW`, and for ports below 1024 usually
+    /// Opens the sockets. Needs `CAP_NET_RAW`, and for ports below 1024 usually
     /// `CAP_NET_BIND_SERVICE`. The port must not be 0.
     pub fn bind(config: &SocketConfig) -> Result<Self, BindError> {
         let address = config.address;
@@ -64,17 +67,37 @@ impl TcpSocket {
             .map_err(config.error(KIND, "set the IP options of"))?;
         // The port of a raw socket is a protocol, which it already has.
         config.bind(KIND, raw.as_fd(), SocketAddr::new(address.ip(), 0))?;
-        Ok(Self { raw, _listener: listener, id: config.id, address })
+        if address.is_ipv6() {
+            // Super-packets have none either, and routers may send each label by another way.
+            set_option(raw.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_AUTOFLOWLABEL, 0)
+                .map_err(config.error(KIND, "set the flow label of"))?;
+        }
+        let packets = PacketSocket::open(config)
+            .inspect_err(|error| {
+                log::info!("segments from {address} leave one by one: no packet socket ({error})");
+            })
+            .ok();
+        Ok(Self { raw, _listener: listener, packets, config: config.clone() })
     }
 
     /// How the engine names the local address.
     pub fn id(&self) -> LocalId {
-        self.id
+        self.config.id
     }
 
     /// The local address and port.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.config.address
+    }
+
+    /// Its settings.
+    pub(super) fn config(&self) -> &SocketConfig {
+        &self.config
+    }
+
+    /// What takes super-packets.
+    pub(super) fn packets(&self) -> Option<&PacketSocket> {
+        self.packets.as_ref()
     }
 }
 

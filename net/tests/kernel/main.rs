@@ -3,5 +3,6 @@
 mod common;
 mod netlink;
 mod privileges;
+mod tcp;
 mod tun;
 mod udp;

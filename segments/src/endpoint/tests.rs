@@ -1176,7 +1176,8 @@ fn receive_damaged(pair: &mut Pair, damage: impl FnOnce(&mut [u8])) -> usize {
     let header = pair.ends[0].data(pair.now, server(), datagram.len(), true).expect("open");
     let mut room = vec![0; segment::HEADROOM + datagram.len()];
     room[segment::HEADROOM..].copy_from_slice(&datagram);
-    let start = segment::frame(&header, client(), server(), &mut room);
+    let start = segment::frame(&header, &mut room);
+    segment::seal(client(), server(), &mut room[start..]);
     damage(&mut room[start..]);
     let mut taken = 0;
     let mut take = |_, datagram: &mut [u8]| {

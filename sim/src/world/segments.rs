@@ -18,7 +18,8 @@ impl World {
         };
         let mut room = vec![0; HEADROOM + bytes.len()];
         room[HEADROOM..].copy_from_slice(bytes);
-        let start = frame(&header, local, to.remote, &mut room);
+        let start = frame(&header, &mut room);
+        seal(local, to.remote, &mut room[start..]);
         self.transmit(index, to, Carries::Segment, ecn, &room[start..]);
     }
 
