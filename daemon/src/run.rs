@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, channel};
 use std::time::Duration;
 
-use mpip_core::Prefix;
+use mpip_core::{Instant, Prefix};
 use mpip_net::netlink::Monitor;
 use mpip_net::privileges::Needs;
 use mpip_net::{
@@ -76,6 +76,7 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
         Some((door, waiting, jobs)) => (Some(door), Some((waiting, jobs))),
         None => (None, None),
     };
+    let busy_poll = settings.busy_poll;
     let opportunistic = settings.opportunistic.as_ref();
     let file = std::path::absolute(&settings.file).map_err(system("find the directory"))?;
     let noticed = opportunistic.map(|settings| settings.engine.prefixes.clone());
@@ -109,7 +110,7 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
     node.started();
     notify(READY);
     let mut sources = Sources { poller, signals, monitor, waker, asks, asker };
-    let ended = serve(&mut node, &mut sources);
+    let ended = serve(&mut node, &mut sources, busy_poll);
     log::info!("ending");
     notify(STOPPING);
     node.end(ended.is_ok());
@@ -150,16 +151,23 @@ fn plain_sender(mark: u32, needed: bool) -> Option<PlainSender> {
         .ok()
 }
 
-/// Hands everything that happens to the node until it is to end; returns who asked for that.
-fn serve(node: &mut Node, sources: &mut Sources) -> Result<Vec<Waiting>, Error> {
+/// Hands everything that happens to the node until it is to end; returns who asked for that. For
+/// `busy_poll` after each packet it does not sleep.
+fn serve(
+    node: &mut Node,
+    sources: &mut Sources,
+    busy_poll: Duration,
+) -> Result<Vec<Waiting>, Error> {
     mpip_net::set_precise_timers().map_err(system("set the timer slack"))?;
     let mut ready: Vec<Readiness> = Vec::new();
+    let mut busy_until = Instant::ZERO;
     // What is to be captured from the start is so before the first client is answered.
     node.finish_batch(clock::now(), &sources.poller)?;
     loop {
         let idle = node.has_work().then_some(Duration::ZERO);
         let timeout = idle.or_else(|| node.next_timeout().map(|at| at.since(clock::now())));
-        sources.poller.wait(&mut ready, timeout).map_err(system("wait for events"))?;
+        let waited = sources.poller.poll_busily(&mut ready, timeout, busy_until);
+        waited.map_err(system("wait for events"))?;
         // Nothing else is to be done.
         if ready.is_empty() && idle.is_some() && node.help() {
             node.threads_ready(clock::now());
@@ -169,7 +177,11 @@ fn serve(node: &mut Node, sources: &mut Sources) -> Result<Vec<Waiting>, Error> 
             // Once a source, not once a wait: what one source's batch takes would else be missing
             // from the round-trip times that the next one's feedback shows.
             let now = clock::now();
-            match Token::from(readiness.token) {
+            let token = Token::from(readiness.token);
+            if matches!(token, Token::Tun | Token::Socket(_) | Token::Threads) {
+                busy_until = now + busy_poll;
+            }
+            match token {
                 Token::Tun => node.read_tun(now)?,
                 Token::Socket(local) => node.socket_ready(now, local, *readiness),
                 Token::Network => {
@@ -220,11 +232,7 @@ fn reload(asker: Asker) {
 }
 
 /// Answers clients: those who wait for the end, if there are any.
-fn answer(
-    node: &mut Node,
-    now: mpip_core::Instant,
-    sources: &Sources,
-) -> Result<Option<Vec<Waiting>>, Error> {
+fn answer(node: &mut Node, now: Instant, sources: &Sources) -> Result<Option<Vec<Waiting>>, Error> {
     let mut waiting = None;
     while let Ok(ask) = sources.asks.try_recv() {
         match ask {

@@ -9,6 +9,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 
+use mpip_types::Instant;
+
+use crate::clock;
+
 /// Most events that one [`Poller::wait`] returns. The next one returns the rest.
 const MAX_EVENTS: usize = 64;
 
@@ -113,6 +117,32 @@ impl Poller {
             }
         }));
         Ok(())
+    }
+}
+
+impl Poller {
+    /// As [`wait`](Self::wait), but asks again and again until `until` instead of sleeping, so that
+    /// what becomes ready meanwhile is known at once. Other threads get the processor if they want
+    /// it.
+    pub fn poll_busily(
+        &self,
+        ready: &mut Vec<Readiness>,
+        timeout: Option<Duration>,
+        until: Instant,
+    ) -> io::Result<()> {
+        let due = timeout.map_or(Instant::FAR_FUTURE, |timeout| clock::now() + timeout);
+        loop {
+            let now = clock::now();
+            if now >= until.min(due) {
+                let left = (due != Instant::FAR_FUTURE).then(|| due.since(now));
+                return self.wait(ready, left);
+            }
+            self.wait(ready, Some(Duration::ZERO))?;
+            if !ready.is_empty() {
+                return Ok(());
+            }
+            rustix::thread::sched_yield();
+        }
     }
 }
 
@@ -281,6 +311,24 @@ mod tests {
         waker.reset();
         poller.wait(&mut ready, Some(Duration::ZERO)).expect("wait");
         assert!(ready.is_empty());
+    }
+
+    #[test]
+    fn busy_polling_ends_with_a_source_at_the_timeout_or_in_a_wait() {
+        let poller = Poller::new().expect("epoll");
+        let waker = Waker::new().expect("eventfd");
+        poller.add(&waker, 7, Interest::Readable).expect("add");
+        let mut ready = Vec::new();
+        let (ever, timeout) = (super::Instant::FAR_FUTURE, Duration::from_millis(3));
+        for until in [super::Instant::ZERO, clock::now() + timeout / 3, ever] {
+            let start = clock::now();
+            poller.poll_busily(&mut ready, Some(timeout), until).expect("poll");
+            assert!(ready.is_empty() && clock::now().since(start) >= timeout, "{until:?}");
+            waker.wake();
+            poller.poll_busily(&mut ready, None, until).expect("poll");
+            assert_eq!(ready.first().map(|ready| ready.token), Some(7), "{until:?}");
+            waker.reset();
+        }
     }
 
     #[test]

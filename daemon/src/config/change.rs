@@ -322,6 +322,7 @@ impl Settings {
                 self.keepalive.map_or_else(none, |pause| pause.as_secs().to_string()),
             ),
             ("[node] threads", shown(&self.threads)),
+            ("[node] busy_poll", self.busy_poll.as_micros().to_string()),
             ("[interface] name", shown(&self.interface)),
             ("[host_mode] table", shown(&self.host_mode.table)),
             ("[host_mode] priority", shown(&self.host_mode.priority)),

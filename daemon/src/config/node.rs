@@ -23,6 +23,9 @@ const KEEPALIVE: RangeInclusive<i64> = 2..=600;
 /// Permitted numbers of threads.
 const THREADS: RangeInclusive<i64> = 1..=64;
 
+/// Permitted times of asking without sleeping, µs.
+const BUSY_POLL: RangeInclusive<i64> = 0..=1_000_000;
+
 /// The resolved section. A value that is `None` without a default was wrong.
 pub(super) struct Node {
     pub(super) private_key: Option<PrivateKey>,
@@ -31,6 +34,7 @@ pub(super) struct Node {
     /// `None` by default.
     pub(super) keepalive: Option<Duration>,
     pub(super) threads: Option<usize>,
+    pub(super) busy_poll: Option<Duration>,
     pub(super) control_socket: PathBuf,
     /// `None` by default.
     pub(super) control_group: Option<u32>,
@@ -65,12 +69,17 @@ pub(super) fn resolve(
         Some(value) => integer(value, "threads", THREADS, problems),
         None => Some(1),
     };
+    let busy_poll = match &raw.busy_poll {
+        Some(value) => integer(value, "busy_poll", BUSY_POLL, problems),
+        None => Some(0),
+    };
     Node {
         private_key,
         listen_port,
         tcp_port,
         keepalive: keepalive.map(Duration::from_secs),
         threads,
+        busy_poll: busy_poll.map(Duration::from_micros),
         control_socket: control_socket(raw, interface, problems),
         control_group: raw.control_group.as_ref().and_then(|name| group(name, problems)),
     }

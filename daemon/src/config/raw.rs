@@ -82,6 +82,7 @@ pub(super) struct Node {
     pub(super) control_group: Option<Spanned<String>>,
     pub(super) keepalive: Option<Spanned<i64>>,
     pub(super) threads: Option<Spanned<i64>>,
+    pub(super) busy_poll: Option<Spanned<i64>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -86,6 +86,7 @@ pub(super) fn resolve(file: &Path, text: &str) -> Result<Settings, Vec<Problem>>
         control_group: node.control_group,
         keepalive: node.keepalive,
         threads: node.threads.expect(checked),
+        busy_poll: node.busy_poll.expect(checked),
         interface,
         interface_place: place(raw.interface.name.as_ref().map(Spanned::span)),
         addresses,

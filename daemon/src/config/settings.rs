@@ -38,6 +38,8 @@ pub struct Settings {
     pub keepalive: Option<Duration>,
     /// Threads for packets, the engine's included.
     pub threads: usize,
+    /// For how long after the last packet the engine's thread does not sleep.
+    pub busy_poll: Duration,
     /// Name of the TUN device.
     pub interface: String,
     /// Where it is set.

@@ -67,7 +67,7 @@ fn a_full_configuration_is_read() {
     let settings = directory
         .parse(&format!(
             "[node]\nprivate_key_file = 'node.key'\nlisten_port = 7000\nkeepalive = 20\n\
-             threads = 3\ncontrol_socket = '/tmp/x.sock'\n\
+             threads = 3\nbusy_poll = 200\ncontrol_socket = '/tmp/x.sock'\n\
              [interface]\nname = 'mpip7'\naddresses = ['10.77.0.1/24', '2001:db8:77::1/64']\n\
              [[path]]\ninterface = 'eth0'\nencapsulation = 'tcp'\n[[path]]\ninterface = 'wwan0'\n\
              [[peer]]\nname = 'b'\npublic_key = '{PEER_KEY}'\npreshared_key_file = 'psk.key'\n\
@@ -88,6 +88,7 @@ fn a_full_configuration_is_read() {
         .expect("valid");
     assert_eq!(settings.listen_port, 7000);
     assert_eq!((settings.keepalive, settings.threads), (Some(Duration::from_secs(20)), 3));
+    assert_eq!(settings.busy_poll, Duration::from_micros(200));
     assert_eq!(settings.control_socket, PathBuf::from("/tmp/x.sock"));
     assert_eq!(settings.interface, "mpip7");
     assert_eq!(settings.addresses[1].to_string(), "2001:db8:77::1/64");
@@ -128,6 +129,7 @@ fn defaults_are_as_documented() {
     let settings = Keys::new().parse(&with_peer("")).expect("valid");
     assert_eq!(settings.listen_port, 6182);
     assert_eq!((settings.keepalive, settings.threads), (None, 1));
+    assert_eq!(settings.busy_poll, Duration::ZERO);
     assert_eq!(settings.interface, "mpip0");
     assert_eq!(settings.control_socket, PathBuf::from("/run/mpip/mpip0.sock"));
     assert_eq!(settings.path_interfaces, None);
@@ -209,6 +211,7 @@ fn node_and_interface_errors_name_the_line() {
         ),
         (node("keepalive = 1"), "3: keepalive: expected a number from 2 to 600, found 1"),
         (node("threads = 0"), "3: threads: expected a number from 1 to 64, found 0"),
+        (node("busy_poll = -1"), "3: busy_poll: expected a number from 0 to 1000000, found -1"),
         (
             node("control_socket = 'x.sock'"),
             "3: control_socket: expected an absolute path of at most 103 bytes, found `x.sock`",

@@ -1,5 +1,5 @@
 //! However many threads seal, send, receive and open, everything arrives, and the daemon starts
-//! anew, reloads and ends as with one.
+//! anew, reloads and ends as with one, and also while the loop polls busily.
 //!
 //! ```text
 //!   host a                                  host b
@@ -50,7 +50,9 @@ fn with_any_number_of_threads_everything_arrives() {
         let test = format!("threads{threads}");
         let (a, b) = two_hosts(&test, 2, &[Family::V4]);
         let directory = Directory::new();
-        let node = format!("threads = {threads}\n");
+        let busy_poll = if threads == 2 { 3_000 } else { 0 };
+        let number = format!("threads = {threads}\n");
+        let node = format!("{number}busy_poll = {busy_poll}\n");
         let mut daemon_b = Daemon::start_with(&b, &directory, &B, &node);
         let daemon_a = Daemon::start_with(&a, &directory, &A, &node);
         daemon_a.wait_for_paths(2);
@@ -65,7 +67,7 @@ fn with_any_number_of_threads_everything_arrives() {
         // The number is fixed, and all else goes on.
         let file = directory.join("1.toml");
         let text = fs::read_to_string(&file).expect("written");
-        let more = text.replace(&node, &format!("threads = {}\n", threads + 1));
+        let more = text.replace(&number, &format!("threads = {}\n", threads + 1));
         fs::write(&file, more).expect("writable");
         let refused = daemon_a.ask(&Request::Reload).expect_err("refused").to_string();
         assert!(refused.contains("[node] threads: `"), "{refused}");
