@@ -94,6 +94,12 @@ enum Checksum {
 #[derive(Clone, Debug)]
 pub struct Segments {
     packet: PacketBuf,
+    plan: Plan,
+}
+
+/// How the segments of a packet are made.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
     /// Bytes of the packet by its length field.
     total_len: u16,
     /// Bytes before the transport header.
@@ -120,7 +126,7 @@ impl Segments {
     /// When the packet's offload state contradicts its bytes.
     pub fn new(packet: PacketBuf, header: &Header) -> Result<Self, SegmentError> {
         let total_len = header.total_len.min(packet.bytes().len());
-        let whole = Self {
+        let plan = Plan {
             total_len: total_len as u16,
             network_len: header.header_len.min(total_len) as u16,
             header_len: total_len as u16,
@@ -132,8 +138,8 @@ impl Segments {
             ecn: header.ecn,
             dscp: None,
             pure_ack: header.is_pure_ack(packet.bytes()),
-            packet,
         };
+        let whole = Self { packet, plan };
         match whole.packet.offload().segmentation {
             Some(segmentation) => whole.cut(header, segmentation),
             None => whole.complete(),
@@ -144,11 +150,12 @@ impl Segments {
     fn complete(mut self) -> Result<Self, SegmentError> {
         if let Some(partial) = self.packet.offload().partial_checksum {
             let field = usize::from(partial.start) + usize::from(partial.offset);
-            let covered = partial.start >= self.network_len && field + 2 <= self.total_len.into();
+            let covered =
+                partial.start >= self.plan.network_len && field + 2 <= self.plan.total_len.into();
             if !covered {
                 return Err(SegmentError::Checksum { found: partial });
             }
-            self.checksum = Checksum::Completed { start: partial.start, field: field as u16 };
+            self.plan.checksum = Checksum::Completed { start: partial.start, field: field as u16 };
         }
         Ok(self)
     }
@@ -168,8 +175,8 @@ impl Segments {
         if header.protocol != expected {
             return Err(SegmentError::Protocol { kind: to.kind, found: header.protocol });
         }
-        let total = usize::from(self.total_len);
-        let network = usize::from(self.network_len);
+        let total = usize::from(self.plan.total_len);
+        let network = usize::from(self.plan.network_len);
         let transport = &self.packet.bytes()[network..total];
         let (fixed, transport_len, field) = match to.kind {
             SegmentationKind::Tcp => {
@@ -188,7 +195,7 @@ impl Segments {
             return Err(SegmentError::Checksum { found });
         }
         let filled = u16::from_ne_bytes([transport[field], transport[field + 1]]);
-        self.checksum = if to.kind == SegmentationKind::Udp && filled == 0 {
+        self.plan.checksum = if to.kind == SegmentationKind::Udp && filled == 0 {
             // RFC 768: the sender made no checksum.
             Checksum::AsIs
         } else if partial.is_some() {
@@ -198,22 +205,22 @@ impl Segments {
         } else {
             Checksum::PerSegment { pseudo: pseudo_header(self.packet.bytes(), header) }
         };
-        self.header_len = (network + transport_len) as u16;
-        let payload = self.total_len - self.header_len;
-        self.size = to.size;
-        self.count = payload.div_ceil(to.size).max(1);
-        self.kind = Some(to.kind);
+        self.plan.header_len = (network + transport_len) as u16;
+        let payload = self.plan.total_len - self.plan.header_len;
+        self.plan.size = to.size;
+        self.plan.count = payload.div_ceil(to.size).max(1);
+        self.plan.kind = Some(to.kind);
         Ok(self)
     }
 
     /// Whether it is a pure TCP acknowledgement.
     pub fn is_pure_ack(&self) -> bool {
-        self.pure_ack
+        self.plan.pure_ack
     }
 
     /// Number of segments, at least 1.
     pub fn count(&self) -> usize {
-        self.count.into()
+        self.plan.count.into()
     }
 
     /// Bytes of segment `index` from its IP header on.
@@ -223,7 +230,7 @@ impl Segments {
     /// If there is no such segment.
     pub fn segment_len(&self, index: usize) -> usize {
         let payload = self.payload(index);
-        usize::from(self.header_len) + payload.1 - payload.0
+        usize::from(self.plan.header_len) + payload.1 - payload.0
     }
 
     /// Bytes of TCP's payload in segment `index`, and the sequence number after it; `None` if it
@@ -233,13 +240,13 @@ impl Segments {
     ///
     /// If there is no such segment.
     pub fn stream(&self, index: usize) -> Option<(usize, u32)> {
-        let network = usize::from(self.network_len);
+        let network = usize::from(self.plan.network_len);
         let (from, to) = self.payload(index);
         let fixed = self.packet.bytes()[..to].get(network..)?.first_chunk::<20>()?;
         let header = network + usize::from(fixed[12] >> 4) * 4;
         let number = u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]);
         // A packet that is not segmented has no separate payload.
-        let from = if self.kind.is_some() { from } else { header };
+        let from = if self.plan.kind.is_some() { from } else { header };
         let end = number.wrapping_add(to.saturating_sub(header) as u32);
         Some((to.saturating_sub(from), end))
     }
@@ -256,19 +263,19 @@ impl Segments {
         if index >= self.count() {
             return 0;
         }
-        let payload = usize::from(self.total_len) - self.payload(index).0;
-        payload + (self.count() - index) * usize::from(self.header_len)
+        let payload = usize::from(self.plan.total_len) - self.payload(index).0;
+        payload + (self.count() - index) * usize::from(self.plan.header_len)
     }
 
     /// Explicit congestion notification of every segment.
     pub fn ecn(&self) -> Ecn {
-        self.ecn
+        self.plan.ecn
     }
 
     /// Gives every segment the differentiated services code point `dscp` (RFC 2474), 0 to 63. The
     /// packet stays as it is.
     pub fn set_dscp(&mut self, dscp: u8) {
-        self.dscp = Some(dscp);
+        self.plan.dscp = Some(dscp);
     }
 
     /// The packet or super-packet, as it came.
@@ -283,14 +290,14 @@ impl Segments {
     /// If there is no such segment, or `out` is shorter than [`segment_len`](Self::segment_len).
     pub fn write(&self, index: usize, out: &mut [u8]) -> usize {
         let (from, to) = self.payload(index);
-        let header = usize::from(self.header_len);
+        let header = usize::from(self.plan.header_len);
         let len = header + to - from;
         let out = &mut out[..len];
         let bytes = self.packet.bytes();
         out[..header].copy_from_slice(&bytes[..header]);
         out[header..].copy_from_slice(&bytes[from..to]);
         self.patch(index, len, out);
-        match self.checksum {
+        match self.plan.checksum {
             Checksum::AsIs => {}
             Checksum::Completed { start, field } => {
                 let value = !fold(sum(&out[start.into()..]));
@@ -311,9 +318,9 @@ impl Segments {
     /// If there is no such segment.
     pub fn write_head(&self, index: usize, head: &mut [u8; HEAD_ROOM]) -> (usize, PacketPart<'_>) {
         let (from, to) = self.payload(index);
-        let header = usize::from(self.header_len);
+        let header = usize::from(self.plan.header_len);
         let bytes = self.packet.bytes();
-        if self.kind.is_some() && header > HEAD_ROOM {
+        if self.plan.kind.is_some() && header > HEAD_ROOM {
             return (0, self.packet.part(0..0));
         }
         let written = header.min(HEAD_ROOM);
@@ -335,32 +342,32 @@ impl Segments {
 
     /// Whether the transport checksum was made by the packet's origin, so that it may be wrong.
     pub fn has_foreign_checksum(&self) -> bool {
-        matches!(self.checksum, Checksum::AsIs)
+        matches!(self.plan.checksum, Checksum::AsIs)
     }
 
     /// Start and end of the payload of segment `index` in the packet.
     fn payload(&self, index: usize) -> (usize, usize) {
-        assert!(index < self.count(), "segment {index} of {}", self.count);
-        let total = usize::from(self.total_len);
-        let from = usize::from(self.header_len) + index * usize::from(self.size);
-        let to = if index + 1 == self.count() { total } else { from + usize::from(self.size) };
+        assert!(index < self.count(), "segment {index} of {}", self.plan.count);
+        let total = usize::from(self.plan.total_len);
+        let from = usize::from(self.plan.header_len) + index * usize::from(self.plan.size);
+        let to = if index + 1 == self.count() { total } else { from + usize::from(self.plan.size) };
         (from, to)
     }
 
     /// Changes the headers at the start of `out` to those of segment `index`, which has `len`
     /// bytes.
     fn patch(&self, index: usize, len: usize, out: &mut [u8]) {
-        if let Some(dscp) = self.dscp {
+        if let Some(dscp) = self.plan.dscp {
             set_dscp(out, dscp);
         }
-        if let Some(kind) = self.kind {
+        if let Some(kind) = self.plan.kind {
             self.patch_network(index, len as u16, out);
             self.patch_transport(kind, index, len as u16, out);
         }
     }
 
     fn patch_network(&self, index: usize, len: u16, out: &mut [u8]) {
-        match self.version {
+        match self.plan.version {
             Version::V4 => {
                 put(out, 2, len);
                 let id = u16::from_be_bytes([out[4], out[5]]);
@@ -375,12 +382,12 @@ impl Segments {
     }
 
     fn patch_transport(&self, kind: SegmentationKind, index: usize, len: u16, out: &mut [u8]) {
-        let transport = &mut out[self.network_len.into()..];
+        let transport = &mut out[self.plan.network_len.into()..];
         match kind {
             SegmentationKind::Tcp => {
                 let sequence = transport[TCP_SEQUENCE..].first_chunk().expect("checked at the cut");
                 let sequence = u32::from_be_bytes(*sequence);
-                let sequence = sequence.wrapping_add(index as u32 * u32::from(self.size));
+                let sequence = sequence.wrapping_add(index as u32 * u32::from(self.plan.size));
                 transport[TCP_SEQUENCE..][..4].copy_from_slice(&sequence.to_be_bytes());
                 if index + 1 < self.count() {
                     transport[TCP_FLAGS] &= !(TCP_FIN | TCP_PSH);
@@ -389,13 +396,13 @@ impl Segments {
                     transport[TCP_FLAGS] &= !TCP_CWR;
                 }
             }
-            SegmentationKind::Udp => put(transport, UDP_LENGTH, len - self.network_len),
+            SegmentationKind::Udp => put(transport, UDP_LENGTH, len - self.plan.network_len),
         }
     }
 
     fn sum_transport(&self, pseudo: u16, out: &mut [u8]) {
-        let transport = &mut out[self.network_len.into()..];
-        let udp = self.kind == Some(SegmentationKind::Udp);
+        let transport = &mut out[self.plan.network_len.into()..];
+        let udp = self.plan.kind == Some(SegmentationKind::Udp);
         let field = if udp { UDP_CHECKSUM } else { TCP_CHECKSUM };
         put(transport, field, 0);
         let len = native(transport.len() as u16);
