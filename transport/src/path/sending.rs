@@ -112,8 +112,12 @@ impl<C: Content> Path<C> {
     /// The capacity that the path's idle times have shown, bytes/s, or its estimated bandwidth if
     /// that is more; `None` if they have shown nothing.
     pub fn shown_rate(&self) -> Option<u64> {
-        let capacity = self.idle_capacity()?;
-        Some(capacity.max(self.cc.bandwidth().unwrap_or(0)).max(1))
+        self.idle_capacity().map(|capacity| self.with_bandwidth(capacity))
+    }
+
+    /// `capacity`, or the estimated bandwidth if that is more, bytes/s.
+    fn with_bandwidth(&self, capacity: u64) -> u64 {
+        capacity.max(self.cc.bandwidth().unwrap_or(0)).max(1)
     }
 
     /// The capacity that the path's idle times have shown, bytes/s.
@@ -203,9 +207,11 @@ impl<C: Content> Path<C> {
             self.drain.begin_burst(now, self.delivers());
         }
         self.drain.on_sent(size as u64);
-        if let Some(rate) = self.expected_rate() {
+        if self.searched
+            && let Some(capacity) = self.idle_capacity()
+        {
             if self.expected_drain.sent_at() != now {
-                self.expected_drain.begin_burst(now, rate);
+                self.expected_drain.begin_burst(now, self.with_bandwidth(capacity));
             }
             self.expected_drain.on_sent(size as u64);
         }
