@@ -163,9 +163,9 @@ impl Association {
         self.sending.begin_round();
         let mut compressor = Compressor::new();
         let mut full = None;
-        while let Some(next) = self.next_packet(now).or_else(|| self.overtaking_packet(now, cx)) {
+        while let Some(next) = &self.next_packet(now).or_else(|| self.overtaking_packet(now, cx)) {
             let group = (next.allowed, next.treatment.scheduler);
-            if full == Some(group) && self.sending.pass_over(&next) {
+            if full == Some(group) && self.sending.pass_over(next) {
                 continue;
             }
             let (len, priority, allowed) = (next.len, next.treatment.priority, next.allowed);
@@ -177,7 +177,7 @@ impl Association {
                 break;
             }
             if !any {
-                self.drop_uncarried(now, &next, cx);
+                self.drop_uncarried(now, next, cx);
                 continue;
             }
             let is_repair = next.first_sent.is_some();
@@ -211,19 +211,19 @@ impl Association {
                 // this one.
                 let alike = any && !self.selection.has_several();
                 let by_rule = matches!(allowed, Allowed::ByRule(_));
-                if !alike && by_rule && self.sending.pass_over(&next) {
+                if !alike && by_rule && self.sending.pass_over(next) {
                     full = Some(group);
                     continue;
                 }
                 break;
             };
-            if self.send_packet(now, index, &next, Copy::First, &mut compressor, out) {
+            if self.send_packet(now, index, next, Copy::First, &mut compressor, out) {
                 if priority == Priority::Redundant {
-                    self.send_copies(now, index, &next, &mut compressor, out);
+                    self.send_copies(now, index, next, &mut compressor, out);
                     self.selection.forget();
                 }
                 self.selection.on_sent(now, &self.paths, index);
-                self.sending.on_packet_sent(now, self.paths[index].id, &next);
+                self.sending.on_packet_sent(now, self.paths[index].id, next);
             } else {
                 self.paths[index].blocked = true;
                 self.selection.forget();
@@ -344,9 +344,10 @@ impl Association {
         let fits =
             |frame: &Frame<'_>, plain_len| overhead + plain_len + frame.encoded_len() <= most;
         let mut plain_len = form.encoded_len(len);
-        let mut room = range_room();
+        let mut room;
         let mut feedback = None;
         if path.arrivals.has_news() {
+            room = range_room();
             feedback = path.arrivals.feedback(now, path.id, &mut room).map(Frame::Feedback);
             feedback = feedback.filter(|frame| fits(frame, plain_len));
         }
@@ -367,7 +368,7 @@ impl Association {
         let body = form.body();
         let sent = self.send_datagram(now, index, to, plain_len, body, info, out, |plain| {
             let mut at = 0;
-            for frame in [&feedback, &playout].into_iter().flatten() {
+            for frame in feedback.iter().chain(&playout) {
                 at += frame.emit(&mut plain[at..]).expect("room was reserved");
             }
             form.write(next, &mut plain[at..]);
