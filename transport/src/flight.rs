@@ -227,7 +227,10 @@ impl<C: Content> Flight<C> {
         }
         let fate = if asks { Fate::InFlight } else { Fate::Untracked };
         self.pending.push(self.next_number(), asks);
-        let sent = Sent {
+        if asks && !probe {
+            self.in_flight.add(size);
+        }
+        self.sent.push_back(Sent {
             at: now,
             size,
             fate,
@@ -239,9 +242,7 @@ impl<C: Content> Flight<C> {
             first_sent_at: self.first_sent_at,
             probe,
             content,
-        };
-        self.in_flight.add(&sent);
-        self.sent.push_back(sent);
+        });
         self.trim(now);
     }
 
@@ -373,7 +374,11 @@ impl<C: Content> Flight<C> {
                 acked.capable += u64::from(sent.ect);
                 acked.longest = acked.longest.max(sent.size);
                 sent.fate = Fate::Acked;
-                losses.arrived.extend(sent.content.take_if(|content| content.reports_arrival()));
+                if let Some(content) = &sent.content
+                    && content.reports_arrival()
+                {
+                    losses.arrived.extend(sent.content.take());
+                }
                 sent.content = None;
                 self.newest_arrived = self.newest_arrived.max(sent.at);
                 if acked.newest.is_none_or(|(largest, _)| number > largest) {
@@ -627,26 +632,27 @@ impl<C: Content> Flight<C> {
     /// acknowledgement is not expected. Of more than fit, as probes of a path that was dead for
     /// hours, the oldest are forgotten.
     fn trim(&mut self, now: Instant) {
-        while let Some(front) = self.sent.front() {
-            let done = match front.fate {
-                Fate::InFlight if self.sent.len() <= CAPACITY => false,
-                Fate::InFlight => !front.content.as_ref().is_some_and(Content::is_packet),
-                Fate::Acked | Fate::Untracked => true,
-                Fate::Lost => {
-                    let remember = || self.typical() * 2 + self.reordering_window();
-                    self.sent.len() >= CAPACITY || now.since(front.at) > remember()
-                }
+        let mut done = 0;
+        while let Some(sent) = self.sent.get(done) {
+            let left = self.sent.len() - done;
+            let keeps = match sent.fate {
+                Fate::InFlight if left <= CAPACITY => true,
+                Fate::InFlight => sent.content.as_ref().is_some_and(Content::is_packet),
+                Fate::Acked | Fate::Untracked => false,
+                Fate::Lost => left < CAPACITY && now.since(sent.at) <= self.remembers_lost(),
             };
-            // Entries are dropped from the front only, so `base` and the length give the next
-            // number.
-            if !done {
+            if keeps {
                 break;
             }
-            if front.fate == Fate::InFlight {
-                self.in_flight.remove(front);
+            if sent.fate == Fate::InFlight {
+                self.in_flight.remove(sent);
             }
-            self.sent.pop_front();
-            self.base += 1;
+            done += 1;
+        }
+        // Entries are dropped from the front only, so `base` and the length give the next number.
+        if done > 0 {
+            self.sent.drain(..done);
+            self.base += done as u64;
         }
         self.pending.drop_below(self.base);
         self.in_flight_from = self.in_flight_from.max(self.base);
@@ -654,6 +660,12 @@ impl<C: Content> Flight<C> {
         while self.sent.get(self.first_in_flight()).is_some_and(passed) {
             self.in_flight_from += 1;
         }
+    }
+
+    /// Time after which the acknowledgement of a lost packet is not expected any more.
+    #[cold]
+    fn remembers_lost(&self) -> Duration {
+        self.typical() * 2 + self.reordering_window()
     }
 
     /// Index in `sent` before which nothing is in flight.

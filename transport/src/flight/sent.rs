@@ -69,12 +69,10 @@ impl InFlight {
         self.packets == 0
     }
 
-    /// A packet leaves.
-    pub(super) fn add<C>(&mut self, sent: &Sent<C>) {
-        if sent.is_awaited() {
-            self.bytes += u32::from(sent.size);
-            self.packets += 1;
-        }
+    /// A packet of `size` bytes leaves.
+    pub(super) fn add(&mut self, size: u16) {
+        self.bytes += u32::from(size);
+        self.packets += 1;
     }
 
     /// A packet, with its fate so far, has arrived or counts as lost.
