@@ -36,7 +36,7 @@ impl Use {
 
 /// The number of the period that `now` is in. It wraps after 272 years.
 fn period(now: Instant) -> u32 {
-    (now.as_micros() / PERIOD.as_micros() as u64) as u32
+    (now.as_nanos() / PERIOD.as_nanos() as u64) as u32
 }
 
 impl RecentPaths {
@@ -51,13 +51,12 @@ impl RecentPaths {
             }
             self.period = period;
         }
-        let known = self.uses.iter().position(|one| one.path == path.0 && one.packets() > 0);
-        let place = known.unwrap_or_else(|| {
-            let least = (0..COUNTED).min_by_key(|&place| self.uses[place].packets()).unwrap_or(0);
-            self.uses[least] = Use { path: path.0, ..Use::default() };
-            least
-        });
-        self.uses[place].now = self.uses[place].now.saturating_add(1);
+        let known = self.uses.iter_mut().find(|one| one.path == path.0 && one.packets() > 0);
+        if let Some(known) = known {
+            known.now = known.now.saturating_add(1);
+        } else if let Some(least) = self.uses.iter_mut().min_by_key(|one| one.packets()) {
+            *least = Use { path: path.0, now: 1, before: 0 };
+        }
     }
 
     /// Those of `paths` that were used lately, and the share of the packets that each carried.
