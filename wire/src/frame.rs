@@ -536,8 +536,7 @@ impl<'a> Frames<'a> {
     #[inline]
     pub fn checked(plaintext: &'a [u8]) -> Result<CheckedFrames<'a>, Error> {
         let mut rest = Frames::new(plaintext);
-        let empty = Error::Truncated { field: "frame type", offset: 0, needed: 1, left: 0 };
-        let first = rest.next().ok_or(empty)??;
+        let first = Frame::read(&mut rest.reader)?;
         let work = add_work(0, &first)?;
         if !rest.reader.rest().is_empty() {
             rest.clone().try_fold(work, |work, frame| add_work(work, &frame?))?;
