@@ -311,15 +311,14 @@ impl Association {
         self.handshakes.on_cookie_reply(now, datagram)
     }
 
-    /// A packet under our keys was authenticated: offered keys are confirmed. Returns the source of
-    /// the initiation that they answer, if it is the first packet under them.
+    /// A packet under the offered keys `index`, of `origin`, was authenticated: they are confirmed.
+    /// Returns the source of the initiation that they answer.
     pub(super) fn confirm_keys(
         &mut self,
         now: Instant,
-        index: u32,
+        (index, origin): (u32, Origin),
         cx: &mut Context<'_>,
     ) -> Option<PathAddress> {
-        let origin = self.keys.offered(index)?;
         self.adopt_association(now, origin, cx);
         let mut retired = Vec::new();
         self.keys.confirm(index, &mut retired);
@@ -345,9 +344,9 @@ impl Association {
         }
     }
 
-    /// Whether the keys with the receiver index `index` start a new association.
-    pub(super) fn begins_anew(&self, index: u32) -> bool {
-        self.keys.offered(index).is_some_and(|origin| !self.identity.continues(origin))
+    /// Whether keys, which were `offered` unless they are confirmed, start a new association.
+    pub(super) fn begins_anew(&self, offered: Option<Origin>) -> bool {
+        offered.is_some_and(|origin| !self.identity.continues(origin))
     }
 
     /// New keys are in use. If the peer does not have our association, because it restarted or lost

@@ -47,9 +47,9 @@ impl Association {
     ) -> Result<(), DropReason> {
         let len = datagram.len();
         let epoch = self.keys.by_index(header.receiver.0).ok_or(DropReason::UnknownIndex)?;
+        let offered = self.keys.offered(header.receiver.0);
         // A new association has none of the paths that we know.
-        let anew = self.begins_anew(header.receiver.0);
-        let known = if anew { None } else { self.paths.find(header.path) };
+        let known = if self.begins_anew(offered) { None } else { self.paths.find(header.path) };
         let replay = known.map(|index| &self.paths[index].replay);
         let number = match opened {
             Opened::Authentic { number, .. } => number,
@@ -81,7 +81,8 @@ impl Association {
             _ => DropReason::Malformed,
         })?;
 
-        let answered = self.confirm_keys(now, header.receiver.0, cx);
+        let answered =
+            offered.and_then(|origin| self.confirm_keys(now, (header.receiver.0, origin), cx));
         let index = match known {
             Some(index) => index,
             // Only the node that received our response can have sealed the first datagram under the
@@ -121,7 +122,7 @@ impl Association {
         }
         for epoch in self.keys.epochs() {
             // A new association has none of these paths.
-            let none = self.begins_anew(epoch.local_index);
+            let none = self.begins_anew(self.keys.offered(epoch.local_index));
             let paths = self.paths.iter().filter(|_| !none);
             let lanes = paths.filter_map(|path| Some((path.id, path.replay.largest()?)));
             epoch.keys.receive.tell(lanes);
@@ -256,7 +257,9 @@ impl Association {
             }
         }
         self.follow_standby(now, cx);
-        self.on_nat_binding_survived(now, index);
+        if self.paths[index].rest.learns() {
+            self.on_nat_binding_survived(now, index);
+        }
         let path = &mut self.paths[index];
         let rtt = path.flight.rtt().smoothed();
         path.arrivals.on_packet(now, number, asks, ecn, rtt);

@@ -89,12 +89,9 @@ impl Association {
         }
     }
 
-    /// A datagram arrived on path `index`. After a pause it proves that the NAT binding of this
-    /// local address has survived the pause.
+    /// A datagram arrived on path `index`, which learns from it: after a pause it proves that the
+    /// NAT binding of this local address has survived the pause.
     pub(super) fn on_nat_binding_survived(&mut self, now: Instant, index: PathIndex) {
-        if !self.paths[index].rest.learns() {
-            return;
-        }
         let Path { address, rest, .. } = &self.paths[index];
         let (local, pause) = (address.local, now.since(rest.travelled()));
         let past = |path: &Path| path.is_validated() && !path.is_translated();
