@@ -40,6 +40,9 @@ impl Scheduler for Earliest {
         demand: &Demand,
         _rng: &mut ChaCha8Rng,
     ) -> Option<usize> {
+        if let [only] = paths {
+            return only.is_ready(now).then_some(0);
+        }
         let held = demand.held.unwrap_or(i64::MIN);
         let arrival = |path: &Candidate| {
             let waits = path.ready_at.max(path.clears_at).since(now).as_micros() as i64;
