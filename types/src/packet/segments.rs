@@ -8,7 +8,9 @@ use core::fmt;
 
 use super::checksum::{fold, sum};
 use super::{Header, Version, protocol, set_dscp};
-use crate::buffer::{PacketBuf, PacketPart, PartialChecksum, Segmentation, SegmentationKind};
+use crate::buffer::{
+    Offload, PacketBuf, PacketPart, PartialChecksum, Segmentation, SegmentationKind,
+};
 use crate::ecn::Ecn;
 
 const TCP_HEADER: usize = 20;
@@ -126,7 +128,7 @@ impl Segments {
     /// When the packet's offload state contradicts its bytes.
     pub fn new(packet: PacketBuf, header: &Header) -> Result<Self, SegmentError> {
         let total_len = header.total_len.min(packet.bytes().len());
-        let plan = Plan {
+        let mut plan = Plan {
             total_len: total_len as u16,
             network_len: header.header_len.min(total_len) as u16,
             header_len: total_len as u16,
@@ -139,78 +141,11 @@ impl Segments {
             dscp: None,
             pure_ack: header.is_pure_ack(packet.bytes()),
         };
-        let whole = Self { packet, plan };
-        match whole.packet.offload().segmentation {
-            Some(segmentation) => whole.cut(header, segmentation),
-            None => whole.complete(),
+        match packet.offload().segmentation {
+            Some(segmentation) => plan.cut(&packet, header, segmentation)?,
+            None => plan.complete(packet.offload())?,
         }
-    }
-
-    /// Prepares a packet that stays whole.
-    fn complete(mut self) -> Result<Self, SegmentError> {
-        if let Some(partial) = self.packet.offload().partial_checksum {
-            let field = usize::from(partial.start) + usize::from(partial.offset);
-            let covered =
-                partial.start >= self.plan.network_len && field + 2 <= self.plan.total_len.into();
-            if !covered {
-                return Err(SegmentError::Checksum { found: partial });
-            }
-            self.plan.checksum = Checksum::Completed { start: partial.start, field: field as u16 };
-        }
-        Ok(self)
-    }
-
-    /// Prepares a super-packet.
-    fn cut(mut self, header: &Header, to: Segmentation) -> Result<Self, SegmentError> {
-        if to.size == 0 {
-            return Err(SegmentError::Size);
-        }
-        if header.fragment {
-            return Err(SegmentError::Fragment);
-        }
-        let expected = match to.kind {
-            SegmentationKind::Tcp => protocol::TCP,
-            SegmentationKind::Udp => protocol::UDP,
-        };
-        if header.protocol != expected {
-            return Err(SegmentError::Protocol { kind: to.kind, found: header.protocol });
-        }
-        let total = usize::from(self.plan.total_len);
-        let network = usize::from(self.plan.network_len);
-        let transport = &self.packet.bytes()[network..total];
-        let (fixed, transport_len, field) = match to.kind {
-            SegmentationKind::Tcp => {
-                let words = transport.get(12).map_or(0, |byte| byte >> 4);
-                (TCP_HEADER, usize::from(words) * 4, TCP_CHECKSUM)
-            }
-            SegmentationKind::Udp => (UDP_HEADER, UDP_HEADER, UDP_CHECKSUM),
-        };
-        if transport.len() < fixed || transport_len < fixed || transport_len > transport.len() {
-            return Err(SegmentError::HeaderLength { found: network + transport_len, total });
-        }
-        let partial = self.packet.offload().partial_checksum;
-        if let Some(found) = partial
-            && (usize::from(found.start), usize::from(found.offset)) != (network, field)
-        {
-            return Err(SegmentError::Checksum { found });
-        }
-        let filled = u16::from_ne_bytes([transport[field], transport[field + 1]]);
-        self.plan.checksum = if to.kind == SegmentationKind::Udp && filled == 0 {
-            // RFC 768: the sender made no checksum.
-            Checksum::AsIs
-        } else if partial.is_some() {
-            // The field is correct even if a routing header hides the final destination.
-            let len = !native(transport.len() as u16);
-            Checksum::PerSegment { pseudo: fold(u64::from(filled) + u64::from(len)) }
-        } else {
-            Checksum::PerSegment { pseudo: pseudo_header(self.packet.bytes(), header) }
-        };
-        self.plan.header_len = (network + transport_len) as u16;
-        let payload = self.plan.total_len - self.plan.header_len;
-        self.plan.size = to.size;
-        self.plan.count = payload.div_ceil(to.size).max(1);
-        self.plan.kind = Some(to.kind);
-        Ok(self)
+        Ok(Self { packet, plan })
     }
 
     /// Whether it is a pure TCP acknowledgement.
@@ -409,6 +344,79 @@ impl Segments {
         let value = !fold(u64::from(pseudo) + u64::from(len) + sum(transport));
         // RFC 768: a sum of zero is sent as all ones.
         put_native(transport, field, if udp && value == 0 { !0 } else { value });
+    }
+}
+
+impl Plan {
+    /// Prepares a packet that stays whole.
+    fn complete(&mut self, offload: Offload) -> Result<(), SegmentError> {
+        if let Some(partial) = offload.partial_checksum {
+            let field = usize::from(partial.start) + usize::from(partial.offset);
+            let covered = partial.start >= self.network_len && field + 2 <= self.total_len.into();
+            if !covered {
+                return Err(SegmentError::Checksum { found: partial });
+            }
+            self.checksum = Checksum::Completed { start: partial.start, field: field as u16 };
+        }
+        Ok(())
+    }
+
+    /// Prepares a super-packet.
+    fn cut(
+        &mut self,
+        packet: &PacketBuf,
+        header: &Header,
+        to: Segmentation,
+    ) -> Result<(), SegmentError> {
+        if to.size == 0 {
+            return Err(SegmentError::Size);
+        }
+        if header.fragment {
+            return Err(SegmentError::Fragment);
+        }
+        let expected = match to.kind {
+            SegmentationKind::Tcp => protocol::TCP,
+            SegmentationKind::Udp => protocol::UDP,
+        };
+        if header.protocol != expected {
+            return Err(SegmentError::Protocol { kind: to.kind, found: header.protocol });
+        }
+        let total = usize::from(self.total_len);
+        let network = usize::from(self.network_len);
+        let transport = &packet.bytes()[network..total];
+        let (fixed, transport_len, field) = match to.kind {
+            SegmentationKind::Tcp => {
+                let words = transport.get(12).map_or(0, |byte| byte >> 4);
+                (TCP_HEADER, usize::from(words) * 4, TCP_CHECKSUM)
+            }
+            SegmentationKind::Udp => (UDP_HEADER, UDP_HEADER, UDP_CHECKSUM),
+        };
+        if transport.len() < fixed || transport_len < fixed || transport_len > transport.len() {
+            return Err(SegmentError::HeaderLength { found: network + transport_len, total });
+        }
+        let partial = packet.offload().partial_checksum;
+        if let Some(found) = partial
+            && (usize::from(found.start), usize::from(found.offset)) != (network, field)
+        {
+            return Err(SegmentError::Checksum { found });
+        }
+        let filled = u16::from_ne_bytes([transport[field], transport[field + 1]]);
+        self.checksum = if to.kind == SegmentationKind::Udp && filled == 0 {
+            // RFC 768: the sender made no checksum.
+            Checksum::AsIs
+        } else if partial.is_some() {
+            // The field is correct even if a routing header hides the final destination.
+            let len = !native(transport.len() as u16);
+            Checksum::PerSegment { pseudo: fold(u64::from(filled) + u64::from(len)) }
+        } else {
+            Checksum::PerSegment { pseudo: pseudo_header(packet.bytes(), header) }
+        };
+        self.header_len = (network + transport_len) as u16;
+        let payload = self.total_len - self.header_len;
+        self.size = to.size;
+        self.count = payload.div_ceil(to.size).max(1);
+        self.kind = Some(to.kind);
+        Ok(())
     }
 }
 
