@@ -456,7 +456,8 @@ impl Association {
         let slot = self.receiving.sessions().find(&frame.session);
         let session = slot
             .and_then(|slot| self.receiving.sessions().get(slot).map(|session| (slot, session)));
-        let Some((slot, Incoming { header: Some(header), newest, .. })) = session else {
+        let Some((slot, Incoming { header: Some(header), source_rewrite, newest, .. })) = session
+        else {
             self.outbox.owe_unknown(now, frame.session);
             return Err(DropReason::UnknownSession);
         };
@@ -474,13 +475,13 @@ impl Association {
             checksum: restored.checksum,
         };
         let (whole, changed);
-        match self.receiving.sessions().get(slot).map(|session| &session.source_rewrite) {
-            None | Some(SourceRewrite::None) => {}
-            Some(SourceRewrite::To(known)) => {
+        match source_rewrite {
+            SourceRewrite::None => {}
+            SourceRewrite::To(known) => {
                 let known = **known;
                 self.refresh_connection(now, slot, known, inner, cx)?;
             }
-            Some(SourceRewrite::PerPacket) => {
+            SourceRewrite::PerPacket => {
                 whole = [inner.head, inner.tail].concat();
                 let header = Header::parse(&whole).map_err(|_| DropReason::MalformedPacket)?;
                 if let PacketSource::Rewritten(end, state) =
