@@ -6,10 +6,9 @@ use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use mpip_types::Instant;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
-
-use mpip_types::Instant;
 
 use crate::clock;
 
