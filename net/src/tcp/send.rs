@@ -44,6 +44,8 @@ const MAX_DATAGRAM: usize = 65_535 - 40 - HEADROOM;
 /// has gathered several. The work after a batch (writes to the TUN device, feedback) costs less per
 /// segment in a large batch.
 const ROUNDS: usize = 6;
+/// Bytes from which on a batch is large enough: all rounds of single segments.
+const BATCH: usize = 128 << 10;
 /// Most segments in the backlog of a blocked socket.
 const MAX_WAITING: usize = 512;
 
@@ -101,14 +103,16 @@ impl TcpSender {
         let Some((queue, _)) = self.queues.settled_at(local) else { return Ok(()) };
         let Queue { socket, endpoint, .. } = queue;
         let local = socket.address();
+        let mut received = 0;
         for _ in 0..ROUNDS {
             let full = receive(socket.as_fd(), buffers, MAX_BUFFERS)?;
+            received += buffers.len();
             for Message { remote: source, ecn, bytes, .. } in buffers.messages() {
                 receive_segment(now, endpoint, local, source, bytes, |remote, datagram| {
                     take(remote, ecn, datagram)
                 });
             }
-            if !full {
+            if !full || received >= BATCH {
                 break;
             }
         }

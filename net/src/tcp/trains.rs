@@ -23,6 +23,7 @@ use super::packets::MAX_PARTS;
 use super::socket::TcpSocket;
 use crate::checksum::Sum;
 use crate::netlink::{Netlink, NetlinkError, OutputRules, Question};
+use crate::socket::batch::{is_dropped, is_temporary};
 use crate::socket::options::hop_limit;
 use crate::tun::{VNET_HEADER_LEN, VnetHeader};
 
@@ -136,8 +137,8 @@ impl Trains {
         match packets.send(link, std::iter::once(&headers[..len]).chain(payloads)) {
             Ok(()) => Departure::Left(count),
             // The raw socket waits until there is room.
-            Err(libc::EAGAIN | libc::EINTR) => Departure::OneByOne,
-            Err(errno @ (libc::ENOBUFS | libc::ENOMEM)) => Departure::Dropped(count, errno),
+            Err(errno) if is_temporary(errno) => Departure::OneByOne,
+            Err(errno) if is_dropped(errno) => Departure::Dropped(count, errno),
             Err(errno) => {
                 log::debug!(
                     "segments to {to} leave one by one: {}",
