@@ -113,7 +113,10 @@ pub struct Candidate<'a, T> {
     pub item: &'a T,
     /// Which segment of the item.
     pub segment: usize,
-    /// Bytes of the segment.
+    /// How many segments, this one included, leave one after the other unless something is pushed:
+    /// no other session has its turn before, and CoDel would judge them alike.
+    pub count: usize,
+    /// Bytes of each of them.
     pub len: usize,
     /// The segment is to be marked "congestion experienced" (CE).
     pub mark: bool,
@@ -231,6 +234,26 @@ impl Band {
         let list = self.list(listed);
         if list.head == NONE {
             list.tail = NONE;
+        }
+    }
+
+    /// Whether no other session waits for its turn.
+    fn is_alone(&self, flow: u32) -> bool {
+        let listed = self.new.head == NONE || self.old.head == NONE;
+        listed && self.flows[flow as usize].next == NONE
+    }
+
+    /// The session has sent `count` segments of one length, together `len` bytes. A session that is
+    /// alone begins a turn of `quantum` bytes whenever one is over before the last segment.
+    fn spend(&mut self, flow: u32, len: usize, count: usize, quantum: usize) {
+        let entry = &mut self.flows[flow as usize];
+        let (listed, quantum) = (entry.listed, quantum as isize);
+        let beyond = (len - len / count.max(1)) as isize - entry.deficit;
+        entry.deficit -= len as isize;
+        if beyond >= 0 {
+            entry.deficit += (beyond / quantum + 1) * quantum;
+            self.pop(listed);
+            self.append(Listed::Old, flow);
         }
     }
 
@@ -428,11 +451,13 @@ impl<T: Burst> SendQueue<T> {
         let entry = &self.bands[band].flows[flow as usize];
         let node = &self.nodes[entry.head as usize];
         let item = node.item.as_ref().expect("a node in a queue has an item");
+        let last = node.segment + 1 == item.count();
         Some(Candidate {
             flow,
             priority: if band == RESPONSE { Priority::Response } else { Priority::Throughput },
             item,
             segment: node.segment,
+            count: if last { 1 } else { self.run(now, band, flow) },
             len: item.segment_len(node.segment),
             mark: entry.verdict == Some(true),
             sojourn: now.since(node.enqueued),
@@ -442,11 +467,18 @@ impl<T: Burst> SendQueue<T> {
     /// Removes the segment that the last [`SendQueue::next`] returned. Returns `false` and does
     /// nothing if there was none or the queue has changed since.
     pub fn take(&mut self) -> bool {
+        self.take_run(1)
+    }
+
+    /// Removes the first `count` of the segments that the last [`SendQueue::next`] returned, from 1
+    /// to as many as it said. Returns `false` and does nothing if there were none or the queue has
+    /// changed since.
+    pub fn take_run(&mut self, count: usize) -> bool {
         let Some((band, flow)) = self.selected.take() else { return false };
         let marked = self.bands[band].flows[flow as usize].verdict == Some(true);
-        let len = self.advance(band, flow);
-        self.bands[band].flows[flow as usize].deficit -= len as isize;
-        self.counters.taken += 1;
+        let len = self.advance(band, flow, count);
+        self.bands[band].spend(flow, len, count, self.quantum);
+        self.counters.taken += count as u64;
         self.counters.marked += u64::from(marked);
         if self.bands[THROUGHPUT].bytes == 0 {
             self.ahead = 0;
@@ -487,7 +519,7 @@ impl<T: Burst> SendQueue<T> {
         self.selected = None;
         for band in [THROUGHPUT, RESPONSE] {
             while self.bands[band].flows.get(flow as usize).is_some_and(|flow| flow.head != NONE) {
-                self.advance(band, flow);
+                self.advance(band, flow, 1);
                 self.counters.discarded += 1;
             }
             if let Some(entry) = self.bands[band].flows.get_mut(flow as usize) {
@@ -509,7 +541,7 @@ impl<T: Burst> SendQueue<T> {
                 {
                     leaves(item, node.segment);
                 }
-                self.advance(band, flow);
+                self.advance(band, flow, 1);
                 self.counters.drained += 1;
             }
         }
@@ -530,7 +562,7 @@ impl<T: Burst> SendQueue<T> {
                 {
                     leaves(flow, item, node.segment);
                 }
-                let len = self.advance(band, flow);
+                let len = self.advance(band, flow, 1);
                 self.bands[band].flows[flow as usize].deficit -= len as isize;
                 self.counters.drained += 1;
             }
@@ -572,10 +604,38 @@ impl<T: Burst> SendQueue<T> {
         }
     }
 
+    /// Whether the queue is so short, or was lengthened by ourselves, that CoDel gives no signal.
+    fn is_short(&self, now: Instant) -> bool {
+        self.bytes() <= LEAST_QUANTUM || now < self.pardoned_until
+    }
+
+    /// How many segments from the head of the session's queue on leave one after the other: those
+    /// of one item and one length for which CoDel has the same verdict, until it is the turn of
+    /// another session.
+    fn run(&self, now: Instant, band: usize, flow: u32) -> usize {
+        let [throughput, response] = &self.bands;
+        let entry = &self.bands[band].flows[flow as usize];
+        let node = &self.nodes[entry.head as usize];
+        let Some(item) = &node.item else { return 1 };
+        let sojourn = now.since(node.enqueued);
+        // While both bands wait, each segment counts for the share of its band.
+        if throughput.bytes > 0 && response.bytes > 0
+            || !entry.codel.passes_all(&self.codel, sojourn, self.is_short(now))
+        {
+            return 1;
+        }
+        let len = item.segment_len(node.segment).max(1);
+        let full = item.remaining_len(node.segment) / len;
+        match self.bands[band].is_alone(flow) {
+            true => full,
+            false => full.min(entry.deficit.unsigned_abs().div_ceil(len)),
+        }
+    }
+
     /// Lets CoDel judge the session's head segments until one may be sent; `false` if none is left.
     fn judge(&mut self, band: usize, flow: u32, now: Instant) -> bool {
         loop {
-            let short = self.bytes() <= LEAST_QUANTUM || now < self.pardoned_until;
+            let short = self.is_short(now);
             let entry = &mut self.bands[band].flows[flow as usize];
             let Some(node) = self.nodes.get(entry.head as usize) else { return false };
             if entry.verdict.is_some() {
@@ -586,7 +646,7 @@ impl<T: Burst> SendQueue<T> {
                 Verdict::Send => false,
                 Verdict::Signal if node.item.as_ref().is_some_and(Burst::ecn_capable) => true,
                 Verdict::Signal => {
-                    self.advance(band, flow);
+                    self.advance(band, flow, 1);
                     self.counters.dropped_codel += 1;
                     continue;
                 }
@@ -607,7 +667,7 @@ impl<T: Burst> SendQueue<T> {
         let mut dropped = 0;
         let mut segments = 0;
         while dropped * 2 < bytes && segments < DROP_BATCH {
-            dropped += self.advance(band, flow);
+            dropped += self.advance(band, flow, 1);
             segments += 1;
         }
         self.bands[band].flows[flow as usize].codel.overflowed(segments as u32);
@@ -615,15 +675,16 @@ impl<T: Burst> SendQueue<T> {
         true
     }
 
-    /// Removes the head segment of the session's queue; returns its length.
-    fn advance(&mut self, band: usize, flow: u32) -> usize {
+    /// Removes `count` segments of one length from the head of the session's queue, all of one
+    /// item; returns their bytes.
+    fn advance(&mut self, band: usize, flow: u32, count: usize) -> usize {
         let band = &mut self.bands[band];
         let entry = &mut band.flows[flow as usize];
         let index = entry.head;
         let node = &mut self.nodes[index as usize];
         let item = node.item.as_ref().expect("a node in a queue has an item");
-        let len = item.segment_len(node.segment);
-        node.segment += 1;
+        let len = item.segment_len(node.segment) * count;
+        node.segment += count;
         let last = node.segment >= item.count();
         entry.verdict = None;
         entry.bytes -= len;

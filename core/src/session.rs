@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use mpip_wire::{PathId, SessionFields, SessionId};
+use mpip_wire::{SessionFields, SessionId};
 
 use crate::aggregation::{Aggregation, Ahead, Reach};
 use crate::interactive::Credit;
@@ -361,16 +361,10 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// A packet of `len` bytes travelled on `path`.
-    pub(crate) fn add(&mut self, now: Instant, path: PathId, len: usize) {
-        self.paths.add(now, path);
-        self.count(len);
-    }
-
-    /// Counts a packet of `len` bytes.
-    pub(crate) fn count(&mut self, len: usize) {
-        self.packets += 1;
-        self.bytes += len as u64;
+    /// Counts `packets` packets of `len` bytes each.
+    pub(crate) fn count(&mut self, packets: usize, len: usize) {
+        self.packets += packets as u64;
+        self.bytes += (packets * len) as u64;
     }
 }
 

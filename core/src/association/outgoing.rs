@@ -17,9 +17,9 @@ use crate::parts::path_set::PathIndex;
 use crate::parts::playout;
 use crate::parts::selection::is_in;
 use crate::parts::sending::form::{Compressor, Form};
-use crate::parts::sending::{Allowed, LossCause, NextPacket};
+use crate::parts::sending::{Allowed, LossCause, NextPacket, Run};
 use crate::parts::sizes::{CONTROL_ROOM, datagram_overhead};
-use crate::rules::PathLimit;
+use crate::rules::{PathLimit, Treatment};
 use crate::scheduler::Demand;
 use crate::session::{HeaderFields, HeaderState};
 use crate::shared::Context;
@@ -163,7 +163,8 @@ impl Association {
         self.sending.begin_round();
         let mut compressor = Compressor::new();
         let mut full = None;
-        while let Some(next) = &self.next_packet(now).or_else(|| self.overtaking_packet(now, cx)) {
+        while let Some(run) = &mut self.next_run(now).or_else(|| self.overtaking_run(now, cx)) {
+            let next = &run.next;
             let group = (next.allowed, next.treatment.scheduler);
             if full == Some(group) && self.sending.pass_over(next) {
                 continue;
@@ -192,48 +193,72 @@ impl Association {
             if priority != Priority::Throughput {
                 self.selection.on_interactive(now);
             }
-            let draws = &mut cx.shared.draws;
-            let scheduler = next.treatment.scheduler;
-            let choice =
-                self.selection.choose(now, &self.paths, priority, scheduler, &demand, draws);
-            let Some(index) = choice else {
-                let any = allowed == Allowed::ByRule(PathLimit::Any);
-                let bulk = works && any && priority == Priority::Throughput;
-                if bulk && self.selection.tiers.spill(now, &self.paths, demand.backlog) {
-                    self.selection.forget();
-                    continue;
-                }
-                if is_repair && any {
-                    self.sending.pass_over_repairs();
-                    continue;
-                }
-                // Packets that may take other paths, or by another scheduler would, do not wait for
-                // this one.
-                let alike = any && !self.selection.has_several();
-                let by_rule = matches!(allowed, Allowed::ByRule(_));
-                if !alike && by_rule && self.sending.pass_over(next) {
-                    full = Some(group);
-                    continue;
-                }
-                break;
-            };
-            if self.send_packet(now, index, next, Copy::First, &mut compressor, out) {
-                if priority == Priority::Redundant {
-                    self.send_copies(now, index, next, &mut compressor, out);
-                    self.selection.forget();
-                }
-                self.selection.on_sent(now, &self.paths, index);
-                self.sending.on_packet_sent(now, self.paths[index].id, next);
-            } else {
-                self.paths[index].blocked = true;
-                self.selection.forget();
+            if self.send_run(now, run, demand, &mut compressor, cx, out) {
+                continue;
             }
+            let any = allowed == Allowed::ByRule(PathLimit::Any);
+            let bulk = works && any && priority == Priority::Throughput;
+            if bulk && self.selection.tiers.spill(now, &self.paths, demand.backlog) {
+                self.selection.forget();
+                continue;
+            }
+            if is_repair && any {
+                self.sending.pass_over_repairs();
+                continue;
+            }
+            // Packets that may take other paths, or by another scheduler would, do not wait for
+            // this one.
+            let alike = any && !self.selection.has_several();
+            let by_rule = matches!(allowed, Allowed::ByRule(_));
+            if !alike && by_rule && self.sending.pass_over(&run.next) {
+                full = Some(group);
+                continue;
+            }
+            break;
         }
         if !works {
             self.sending.begin_outage(now);
         }
         self.sending.settle(now);
         self.tell_paths_what_waits(now);
+    }
+
+    /// Sends packets of `run` by the gathered paths, as long as these take them. Returns `false` if
+    /// the first one waits.
+    fn send_run(
+        &mut self,
+        now: Instant,
+        run: &mut Run,
+        mut demand: Demand,
+        compressor: &mut Compressor,
+        cx: &mut Context<'_>,
+        out: &mut impl DatagramSink,
+    ) -> bool {
+        let Treatment { priority, scheduler, .. } = run.next.treatment;
+        let mut goes = false;
+        let mut more = true;
+        while more {
+            let draws = &mut cx.shared.draws;
+            let choice =
+                self.selection.choose(now, &self.paths, priority, scheduler, &demand, draws);
+            let Some(index) = choice else { break };
+            goes = true;
+            if !self.send_packet(now, index, &run.next, Copy::First, compressor, out) {
+                self.paths[index].blocked = true;
+                self.selection.forget();
+                break;
+            }
+            if priority == Priority::Redundant {
+                self.send_copies(now, index, &run.next, compressor, out);
+                self.selection.forget();
+            }
+            self.sending.on_packet_sent(now, self.paths[index].id, &run.next);
+            run.advance();
+            demand.backlog = demand.backlog.saturating_sub(demand.len);
+            more = self.selection.on_sent(now, &self.paths, index) && run.left > 0;
+        }
+        self.sending.on_run_sent(now, run);
+        goes
     }
 
     /// Drops a packet that no path carries: by its rule, or at its length.
@@ -288,13 +313,13 @@ impl Association {
         self.paths.iter().any(|path| carries(path) && is_in(path, list))
     }
 
-    fn next_packet(&mut self, now: Instant) -> Option<NextPacket> {
-        self.sending.next_packet(now, &self.paths, &mut self.outbox)
+    fn next_run(&mut self, now: Instant) -> Option<Run> {
+        self.sending.next_run(now, &self.paths, &mut self.outbox)
     }
 
     /// The first of the packets that an idle path is to send again, if nothing waits.
-    fn overtaking_packet(&mut self, now: Instant, cx: &mut Context<'_>) -> Option<NextPacket> {
-        if self.overtake(now, &mut cx.shared.draws) { self.next_packet(now) } else { None }
+    fn overtaking_run(&mut self, now: Instant, cx: &mut Context<'_>) -> Option<Run> {
+        if self.overtake(now, &mut cx.shared.draws) { self.next_run(now) } else { None }
     }
 
     /// Sends copies of `next`, which has left on path `first`, on others that have room now.

@@ -340,7 +340,7 @@ impl Receiving {
         context.drops.add(DropReason::Thinned, handover.finish());
         match duplicate {
             true => context.drops.count(DropReason::Duplicate),
-            false => session.counters.count(len),
+            false => session.counters.count(1, len),
         }
     }
 

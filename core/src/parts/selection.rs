@@ -367,10 +367,11 @@ impl Selection {
         self.gathered = None;
     }
 
-    /// A packet like those that the candidates were gathered for has left on path `place`.
-    pub(crate) fn on_sent(&mut self, now: Instant, paths: &PathSet, place: PathIndex) {
-        let Some(wanted) = self.gathered else { return };
-        let Some(at) = self.places.iter().position(|other| *other == place) else { return };
+    /// A packet like those that the candidates were gathered for has left on path `place`. Returns
+    /// whether they are those for another one like it.
+    pub(crate) fn on_sent(&mut self, now: Instant, paths: &PathSet, place: PathIndex) -> bool {
+        let Some(wanted) = self.gathered else { return false };
+        let Some(at) = self.places.iter().position(|other| *other == place) else { return false };
         let ready_at = paths[place].ready_at(now, wanted.len + INNER_OVERHEAD);
         // Where it has no room left, dearer paths may have their turn, and for what does not wait
         // others.
@@ -379,6 +380,7 @@ impl Selection {
         }
         self.candidates[at].ready_at = ready_at;
         self.candidates[at].clears_at = paths[place].clears_at();
+        self.gathered.is_some()
     }
 
     fn gather_anew(&mut self, now: Instant, paths: &PathSet, wanted: Wanted) -> bool {

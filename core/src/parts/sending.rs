@@ -91,6 +91,31 @@ impl NextPacket {
     }
 }
 
+/// Packets that leave one after the other, as long as paths take them: a retransmission, or
+/// segments of one length of a super-packet.
+pub(crate) struct Run {
+    /// The first of those that are left.
+    pub(crate) next: NextPacket,
+    /// How many are left.
+    pub(crate) left: usize,
+    /// How many have left.
+    sent: usize,
+}
+
+impl Run {
+    fn of(next: NextPacket, left: usize) -> Self {
+        Self { next, left, sent: 0 }
+    }
+
+    /// The next packet was sent: goes on to the one behind it.
+    pub(crate) fn advance(&mut self) {
+        self.sent += 1;
+        self.left -= 1;
+        self.next.segment += 1;
+        self.next.sequence = self.next.sequence.wrapping_add(1);
+    }
+}
+
 /// Which paths a packet may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Allowed {
@@ -482,20 +507,20 @@ impl Sending {
         }
     }
 
-    /// The next packet to send: retransmissions before new packets.
-    pub(crate) fn next_packet(
+    /// The next packets to send: retransmissions before new packets.
+    pub(crate) fn next_run(
         &mut self,
         now: Instant,
         paths: &PathSet,
         outbox: &mut Outbox,
-    ) -> Option<NextPacket> {
+    ) -> Option<Run> {
         loop {
             self.drop_arrived(paths);
             let Some(packet) = self.repairs.get(self.repairs_passed) else { break };
             if now.since(packet.first_sent) <= self.parameters.longest {
                 let session = self.sessions.get(packet.slot);
                 let session = session.filter(|known| known.id == packet.session);
-                return Some(NextPacket {
+                let next = NextPacket {
                     segments: packet.segments.clone(),
                     segment: usize::from(packet.segment),
                     len: packet.segments.segment_len(packet.segment.into()),
@@ -509,7 +534,8 @@ impl Sending {
                     first_sent: Some(packet.first_sent),
                     allowed: allowed(&self.confined, &self.sessions, packet.slot, packet.paths),
                     hold: session.and_then(Outgoing::hold),
-                });
+                };
+                return Some(Run::of(next, 1));
             }
             let (ordered, session, sequence) = (packet.ordered, packet.session, packet.sequence);
             self.take_repair();
@@ -527,7 +553,7 @@ impl Sending {
             // A later acknowledgement says more, and would wait for the repair of one that was
             // lost.
             let is_pure_ack = candidate.item.segments.is_pure_ack();
-            return Some(NextPacket {
+            let next = NextPacket {
                 segments: candidate.item.segments.clone(),
                 segment: candidate.segment,
                 len: candidate.len,
@@ -542,7 +568,8 @@ impl Sending {
                 first_sent: None,
                 allowed: allowed(&self.confined, &self.sessions, candidate.flow, treatment.paths),
                 hold: session.hold().filter(|_| !is_pure_ack),
-            });
+            };
+            return Some(Run::of(next, candidate.count));
         }
     }
 
@@ -558,33 +585,48 @@ impl Sending {
 
     /// Records that `next` was sent on `path`.
     pub(crate) fn on_packet_sent(&mut self, now: Instant, path: PathId, next: &NextPacket) {
+        let session = self.sessions.get_mut(next.slot);
+        if let Some(session) = session.filter(|known| known.id == next.session) {
+            session.counters.paths.add(now, path);
+        }
+    }
+
+    /// Takes out what was sent of `run`.
+    pub(crate) fn on_run_sent(&mut self, now: Instant, run: &Run) {
+        let &Run { ref next, sent, .. } = run;
+        if sent == 0 {
+            return;
+        }
         let session = self.sessions.get_key_value_mut(next.slot);
         let session = session.filter(|(_, known)| known.id == next.session);
         if next.first_sent.is_some() {
             self.repairs.remove(self.repairs_passed);
             if let Some((_, session)) = session {
                 session.repaired += 1;
-                session.counters.paths.add(now, path);
             }
             return;
         }
-        self.queue.take();
-        let len = next.len;
-        self.bytes += len as u64;
+        self.queue.take_run(sent);
+        let bytes = (sent * next.len) as u64;
+        self.bytes += bytes;
         if let Some((key, session)) = session {
-            let stream =
-                is_whole(key, protocol::TCP).then(|| next.segments.stream(next.segment)).flatten();
-            let (left, new) = match stream {
-                Some((payload, end)) => (payload as u64, session.on_segment(end)),
-                None => (len as u64, len as u64),
+            let first = || next.segments.stream(next.segment - sent);
+            let (left, new) = match is_whole(key, protocol::TCP).then(first).flatten() {
+                Some((payload, end)) => {
+                    let behind = (sent - 1) * payload;
+                    let last = end.wrapping_add(behind as u32);
+                    let new = session.on_segment(end) + session.on_segment(last);
+                    ((payload + behind) as u64, new)
+                }
+                None => (bytes, bytes),
             };
             if next.treatment.priority == Priority::Throughput {
                 self.period.left += left;
                 self.period.new += new;
                 self.period.held |= next.hold.is_some();
             }
-            session.next_sequence = session.next_sequence.wrapping_add(1);
-            session.counters.add(now, path, len);
+            session.next_sequence = next.sequence;
+            session.counters.count(sent, next.len);
         }
         self.sessions.touch(next.slot, now);
     }

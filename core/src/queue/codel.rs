@@ -95,6 +95,17 @@ impl Codel {
         Verdict::Signal
     }
 
+    /// Whether it sends all packets with this sojourn time and its state stays as it is, as long as
+    /// the queue does not grow.
+    pub(super) fn passes_all(
+        &self,
+        parameters: &CodelParameters,
+        sojourn: Duration,
+        short: bool,
+    ) -> bool {
+        (sojourn < parameters.target || short) && self.first_above.is_none() && !self.dropping
+    }
+
     /// The queue ran empty.
     pub(super) fn idle(&mut self) {
         self.first_above = None;

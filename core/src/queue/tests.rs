@@ -555,6 +555,69 @@ proptest! {
         prop_assert_eq!((queue.bytes(), queue.items), (0, 0));
     }
 
+    #[test]
+    fn runs_are_what_leaves_one_by_one(
+        quantum in prop_oneof![Just(0), Just(20_000)],
+        steps in proptest::collection::vec((step(), 0usize..60), 1..300),
+    ) {
+        let [mut runs, mut single] = [(); 2].map(|()| {
+            let mut queue = SendQueue::new(200_000, 4);
+            queue.set_quantum(quantum);
+            queue
+        });
+        let (mut now, mut items) = (Instant::ZERO, 0);
+        for (step, most) in steps {
+            match step {
+                Step::Push { flow, response, segments, len, ecn } => {
+                    let priority =
+                        if response { Priority::Response } else { Priority::Throughput };
+                    items += 1;
+                    let train = Train { id: items, segments, len, ecn };
+                    runs.push(now, flow, priority, train.clone());
+                    single.push(now, flow, priority, train);
+                }
+                Step::Look => {}
+                Step::SetAside => {
+                    for queue in [&mut runs, &mut single] {
+                        queue.next(now);
+                        queue.set_aside();
+                    }
+                }
+                Step::Take => {
+                    let Some(run) = runs.next(now) else { continue };
+                    let Candidate { flow, count, len, mark, .. } = run;
+                    let (id, first, count) = (run.item.id, run.segment, count.min(most));
+                    for segment in first..first + count {
+                        let next = single.next(now).expect("as in the run");
+                        let found = (next.flow, next.item.id, next.segment, next.len, next.mark);
+                        prop_assert_eq!(found, (flow, id, segment, len, mark));
+                        prop_assert!(single.take());
+                    }
+                    prop_assert!(count == 0 || runs.take_run(count));
+                }
+                Step::Wait(micros) => now += Duration::from_micros(micros),
+                Step::Discard(_) => {
+                    runs.bring_back();
+                    single.bring_back();
+                }
+                Step::Drain => {
+                    let until = now + Duration::from_millis(20);
+                    runs.pardon(until);
+                    single.pardon(until);
+                }
+            }
+            let next = |queue: &mut SendQueue<Train>| {
+                queue.next(now).map(|next| (next.flow, next.item.id, next.segment, next.mark))
+            };
+            prop_assert_eq!(next(&mut runs), next(&mut single));
+            prop_assert_eq!(runs.counters(), single.counters());
+            for (one, other) in runs.bands.iter().zip(&single.bands) {
+                prop_assert_eq!(format!("{one:?}"), format!("{other:?}"));
+            }
+        }
+        prop_assert_eq!(runs.ahead, single.ahead);
+    }
+
     /// RFC 8289, section 4: no drop unless the delay stood above the target for an interval.
     #[test]
     fn codel_drops_nothing_before_an_interval_above_the_target(
