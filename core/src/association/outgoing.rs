@@ -235,6 +235,7 @@ impl Association {
         out: &mut impl DatagramSink,
     ) -> bool {
         let Treatment { priority, scheduler, .. } = run.next.treatment;
+        compressor.begin();
         let mut goes = false;
         let mut more = true;
         while more {
@@ -255,7 +256,7 @@ impl Association {
             self.sending.on_packet_sent(now, self.paths[index].id, &run.next);
             run.advance();
             demand.backlog = demand.backlog.saturating_sub(demand.len);
-            more = self.selection.on_sent(now, &self.paths, index) && run.left > 0;
+            more = self.selection.on_sent(now, &self.paths, index) && !run.is_over();
         }
         self.sending.on_run_sent(now, run);
         goes

@@ -94,23 +94,27 @@ impl NextPacket {
 /// Packets that leave one after the other, as long as paths take them: a retransmission, or
 /// segments of one length of a super-packet.
 pub(crate) struct Run {
-    /// The first of those that are left.
+    /// The first of those that have not left; the one behind them when all have.
     pub(crate) next: NextPacket,
-    /// How many are left.
-    pub(crate) left: usize,
+    /// How many they are.
+    count: usize,
     /// How many have left.
     sent: usize,
 }
 
 impl Run {
-    fn of(next: NextPacket, left: usize) -> Self {
-        Self { next, left, sent: 0 }
+    fn of(next: NextPacket, count: usize) -> Self {
+        Self { next, count, sent: 0 }
+    }
+
+    /// Whether all have left.
+    pub(crate) fn is_over(&self) -> bool {
+        self.sent >= self.count
     }
 
     /// The next packet was sent: goes on to the one behind it.
     pub(crate) fn advance(&mut self) {
         self.sent += 1;
-        self.left -= 1;
         self.next.segment += 1;
         self.next.sequence = self.next.sequence.wrapping_add(1);
     }

@@ -1,11 +1,11 @@
 //! The frame of an inner packet: full or compact.
 
-use mpip_wire::{CompactFrameHeader, PacketFrameHeader, SessionId, TruncatedSequence};
+use mpip_wire::{CompactFrameHeader, PacketFrameHeader, TruncatedSequence};
 
 use crate::omission::{CompactHeader, SessionHeader};
 use crate::parts::sending::NextPacket;
+use mpip_types::PacketPart;
 use mpip_types::packet::{HEAD_ROOM, mark_ce};
-use mpip_types::{PacketBuf, PacketPart};
 
 /// The encoding of an inner packet.
 pub(crate) enum Form<'a> {
@@ -79,44 +79,14 @@ impl<'a> Form<'a> {
     }
 }
 
-/// Compresses the headers of packets that leave at the same time. Those of a super-packet's
-/// segments follow from each other: nothing has to be read and checked again.
+/// Compresses the headers of a run of packets. Those of a super-packet's segments follow from each
+/// other: nothing has to be read and checked again.
 pub(crate) struct Compressor {
     /// The start of the packet that was compressed last.
     head: [u8; HEAD_ROOM],
     compact: CompactHeader,
     /// The segment that `compact` is of, if another one may follow from it.
-    last: Option<Segment>,
-}
-
-/// A segment of a super-packet.
-struct Segment {
-    packet: PacketBuf,
-    index: usize,
-    session: SessionId,
-    sequence: u32,
-}
-
-impl Segment {
-    /// `next`, if the header of the segment behind it may follow from its header.
-    fn of(next: &NextPacket) -> Option<Self> {
-        let inner = is_inner(next) && !next.segments.has_foreign_checksum();
-        inner.then(|| Self {
-            packet: next.segments.packet().clone(),
-            index: next.segment,
-            session: next.session,
-            sequence: next.sequence,
-        })
-    }
-
-    /// Whether `next` is the segment behind it.
-    fn is_before(&self, next: &NextPacket) -> bool {
-        is_inner(next)
-            && self.index + 1 == next.segment
-            && self.sequence.wrapping_add(1) == next.sequence
-            && self.session == next.session
-            && self.packet.shares_bytes(next.segments.packet())
-    }
+    last: Option<usize>,
 }
 
 /// Whether `next` is neither the first nor the last segment of a super-packet, whose flags differ,
@@ -130,15 +100,20 @@ impl Compressor {
         Self { head: [0; HEAD_ROOM], compact: CompactHeader::EMPTY, last: None }
     }
 
+    /// Another run begins.
+    pub(crate) fn begin(&mut self) {
+        self.last = None;
+    }
+
     fn compress<'a>(
         &'a mut self,
         next: &'a NextPacket,
         header: &SessionHeader,
     ) -> Option<Compressed<'a>> {
-        if let Some(last) = self.last.as_mut().filter(|last| last.is_before(next)) {
+        if is_inner(next) && self.last.is_some_and(|last| last + 1 == next.segment) {
             let payload = (next.len - self.compact.payload()) as u32;
             if header.advance(next.sequence, payload, &mut self.compact) {
-                (last.index, last.sequence) = (next.segment, next.sequence);
+                self.last = Some(next.segment);
                 let rest = next.segments.segment_payload(next.segment);
                 return Some(Compressed { header: &self.compact, start: &[], rest });
             }
@@ -162,7 +137,8 @@ impl Compressor {
             header.compress_valid(next.sequence, head, next.len)
         };
         self.compact = compact?;
-        self.last = Segment::of(next);
+        let may_follow = is_inner(next) && !next.segments.has_foreign_checksum();
+        self.last = may_follow.then_some(next.segment);
         let start = &head[self.compact.payload()..];
         Some(Compressed { header: &self.compact, start, rest })
     }
@@ -178,6 +154,7 @@ mod tests {
     use crate::rules::{PathLimit, Treatment};
     use mpip_types::packet::{Header, Segments, protocol};
     use mpip_types::{Offload, PacketPool, PartialChecksum, Segmentation, SegmentationKind};
+    use mpip_wire::SessionId;
 
     /// A super-packet of TCP or UDP with headers of 20 or 40 bytes, and 12 bytes of TCP options.
     fn super_packet(
