@@ -19,8 +19,10 @@ use mpip_types::Ecn;
 use mpip_types::Instant;
 use mpip_types::packet::Segments;
 
+mod band;
 mod codel;
 
+use band::{Band, Flow, Listed, NONE};
 pub use codel::CodelParameters;
 use codel::{Codel, Verdict};
 
@@ -44,8 +46,6 @@ const ITEM_BYTES: usize = 256;
 /// Most segments dropped at the limit before the longest queue is determined again (as in Linux,
 /// `sch_fq_codel.c`).
 const DROP_BATCH: usize = 64;
-
-const NONE: u32 = u32::MAX;
 
 /// Time that a path needs to reach its full rate, in addition to CoDel's target.
 const RAMP: Duration = Duration::from_millis(50);
@@ -134,141 +134,6 @@ struct Node<T> {
     segment: usize,
     /// The next item of the session, or the next free node.
     next: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Listed {
-    No,
-    New,
-    Old,
-    Aside,
-}
-
-/// A session's queue in one band.
-#[derive(Clone, Debug)]
-struct Flow {
-    head: u32,
-    tail: u32,
-    /// Since when the queue has not been empty.
-    since: Instant,
-    bytes: usize,
-    deficit: isize,
-    codel: Codel,
-    /// CoDel's verdict on the segment at the head, once it is known: whether to mark it.
-    verdict: Option<bool>,
-    listed: Listed,
-    /// The next session in the same list.
-    next: u32,
-}
-
-impl Flow {
-    const EMPTY: Self = Self {
-        head: NONE,
-        tail: NONE,
-        since: Instant::ZERO,
-        bytes: 0,
-        deficit: 0,
-        codel: Codel::NEW,
-        verdict: None,
-        listed: Listed::No,
-        next: NONE,
-    };
-}
-
-/// Sessions waiting for their turn, first in, first out.
-#[derive(Clone, Copy, Debug)]
-struct List {
-    head: u32,
-    tail: u32,
-}
-
-impl List {
-    const EMPTY: Self = Self { head: NONE, tail: NONE };
-}
-
-/// The queues of one priority.
-#[derive(Debug)]
-struct Band {
-    flows: Vec<Flow>,
-    new: List,
-    old: List,
-    /// Sessions that wait until others had their turn.
-    aside: List,
-    bytes: usize,
-}
-
-impl Band {
-    fn new() -> Self {
-        let [new, old, aside] = [List::EMPTY; 3];
-        Self { flows: Vec::new(), new, old, aside, bytes: 0 }
-    }
-
-    /// The list `listed`; `Listed::No` is none, and is never asked for.
-    fn list(&mut self, listed: Listed) -> &mut List {
-        match listed {
-            Listed::New => &mut self.new,
-            Listed::Old | Listed::No => &mut self.old,
-            Listed::Aside => &mut self.aside,
-        }
-    }
-
-    fn append(&mut self, listed: Listed, flow: u32) {
-        let tail = core::mem::replace(&mut self.list(listed).tail, flow);
-        match self.flows.get_mut(tail as usize) {
-            Some(last) => last.next = flow,
-            None => self.list(listed).head = flow,
-        }
-        let entry = &mut self.flows[flow as usize];
-        entry.listed = listed;
-        entry.next = NONE;
-    }
-
-    /// Removes the first session from its list.
-    fn pop(&mut self, listed: Listed) {
-        let head = self.list(listed).head;
-        if let Some(first) = self.flows.get_mut(head as usize) {
-            first.listed = Listed::No;
-            let next = core::mem::replace(&mut first.next, NONE);
-            self.list(listed).head = next;
-        }
-        let list = self.list(listed);
-        if list.head == NONE {
-            list.tail = NONE;
-        }
-    }
-
-    /// Whether no other session waits for its turn.
-    fn is_alone(&self, flow: u32) -> bool {
-        let listed = self.new.head == NONE || self.old.head == NONE;
-        listed && self.flows[flow as usize].next == NONE
-    }
-
-    /// The session has sent `count` segments of one length, together `len` bytes. A session that is
-    /// alone begins a turn of `quantum` bytes whenever one is over before the last segment.
-    fn spend(&mut self, flow: u32, len: usize, count: usize, quantum: usize) {
-        let entry = &mut self.flows[flow as usize];
-        let (listed, quantum) = (entry.listed, quantum as isize);
-        let beyond = (len - len / count.max(1)) as isize - entry.deficit;
-        entry.deficit -= len as isize;
-        if beyond >= 0 {
-            entry.deficit += (beyond / quantum + 1) * quantum;
-            self.pop(listed);
-            self.append(Listed::Old, flow);
-        }
-    }
-
-    /// The longest queue and its bytes.
-    fn longest(&self) -> Option<(usize, u32)> {
-        let mut longest = None;
-        for list in [self.new, self.old, self.aside] {
-            let mut at = list.head;
-            while let Some(flow) = self.flows.get(at as usize) {
-                longest = longest.max(Some((flow.bytes, at)));
-                at = flow.next;
-            }
-        }
-        longest.filter(|(bytes, _)| *bytes > 0)
-    }
 }
 
 /// The send queue of an association. Memory grows with its peak length and is kept.
@@ -575,13 +440,7 @@ impl<T: Burst> SendQueue<T> {
     fn select(&mut self, band: usize, now: Option<Instant>) -> Option<u32> {
         loop {
             let lists = &mut self.bands[band];
-            let (listed, flow) = if lists.new.head != NONE {
-                (Listed::New, lists.new.head)
-            } else if lists.old.head != NONE {
-                (Listed::Old, lists.old.head)
-            } else {
-                return None;
-            };
+            let (listed, flow) = lists.first()?;
             let entry = &mut lists.flows[flow as usize];
             if entry.deficit <= 0 {
                 entry.deficit += self.quantum as isize;
