@@ -642,6 +642,7 @@ impl Association {
                 .max(reserve)
                 .max(opens.unwrap_or_default()),
             interval,
+            runaway: interval.mul_f64(tuning.runaway),
             patient: base.patient && (self.selection.guard.is_narrow() || misleading),
         });
     }

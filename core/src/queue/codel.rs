@@ -13,6 +13,10 @@ pub struct CodelParameters {
     /// Time that the delay has to stay above the target before a signal; about the round-trip time
     /// in which the sender reacts.
     pub interval: Duration,
+    /// Delay beyond the target from which the first signal does not wait for the interval: the
+    /// queue grows faster than that, as that of a sender in slow start which does not look at
+    /// round-trip times.
+    pub runaway: Duration,
     /// Adds the sojourn time to the interval between signals, because the packets that answer a
     /// signal pass the queue as well.
     pub patient: bool,
@@ -22,7 +26,7 @@ impl Default for CodelParameters {
     /// 5 ms and 100 ms (RFC 8289, section 4.3 and 4.4).
     fn default() -> Self {
         let QueueParameters { target, interval, .. } = QueueParameters::default();
-        Self { target, interval, patient: false }
+        Self { target, interval, runaway: Duration::MAX, patient: false }
     }
 }
 
@@ -117,7 +121,7 @@ impl Codel {
         self.count = self.count.saturating_add(count);
     }
 
-    /// Whether the delay has been above the target for an interval.
+    /// Whether the delay has been above the target for an interval, or is far above it.
     fn stands(
         &mut self,
         now: Instant,
@@ -130,7 +134,7 @@ impl Codel {
             return false;
         }
         let due = *self.first_above.get_or_insert(now + parameters.interval);
-        now >= due
+        now >= due || sojourn - parameters.target >= parameters.runaway
     }
 
     /// Time between signals: the interval divided by the square root of their count.
@@ -148,6 +152,7 @@ mod tests {
     const PARAMETERS: CodelParameters = CodelParameters {
         target: Duration::from_millis(5),
         interval: Duration::from_millis(100),
+        runaway: Duration::MAX,
         patient: false,
     };
 
@@ -163,6 +168,23 @@ mod tests {
             assert_eq!(judge(&mut codel, millis, 6), Verdict::Send, "at {millis} ms");
         }
         assert_eq!(judge(&mut codel, 100, 6), Verdict::Signal);
+    }
+
+    #[test]
+    fn the_first_signal_to_a_queue_that_runs_away_comes_at_once_and_the_next_one_is_awaited() {
+        let runaway = Duration::from_millis(40);
+        let parameters = CodelParameters { runaway, patient: true, ..PARAMETERS };
+        let mut codel = Codel::NEW;
+        let mut judge = |millis, sojourn| {
+            codel.judge(Instant::from_millis(millis), &parameters, sojourn, false)
+        };
+        let ms = Duration::from_millis;
+        assert_eq!(judge(1_000, ms(44)), Verdict::Send);
+        assert_eq!(judge(1_001, ms(45)), Verdict::Signal);
+        for millis in 1_002..1_301 {
+            assert_eq!(judge(millis, ms(200)), Verdict::Send, "at {millis} ms");
+        }
+        assert_eq!(judge(1_301, ms(200)), Verdict::Signal);
     }
 
     #[test]

@@ -33,6 +33,11 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
     heuristic("codel-spread", "... and with unequal delay", &["codel_tuning.spread_most=0"]),
     heuristic("codel-reserve", "... and with long round trips", &["codel_tuning.reserve=0"]),
     heuristic(
+        "codel-runaway",
+        "CoDel signals at once to what runs away",
+        &["codel_tuning.runaway=1000"],
+    ),
+    heuristic(
         "codel-interval",
         "CoDel's interval grows with the round trip",
         &["codel_tuning.interval_most=100"],
@@ -46,6 +51,7 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
             "codel_tuning.spread_most=0",
             "codel_tuning.reserve=0",
             "codel_tuning.interval_most=100",
+            "codel_tuning.runaway=1000",
         ],
     ),
     heuristic(
