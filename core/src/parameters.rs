@@ -229,8 +229,8 @@ parameters! {
         misleading: Duration = ms(4), "ms", 0.0..=100_000.0, "RFC 9406, section 4.3";
         /// Longest interval: twice the inner TCP's reaction time, at most this.
         interval_most: Duration = ms(2_000), "ms", 0.0..=10_000.0, "measured";
-        /// A delay longer than the target by this part of the interval gets its first signal at
-        /// once.
+        /// Where delays are unequal, a delay longer than the target by this part of the interval
+        /// gets its first signal at once, if that is a mark (ECN).
         runaway: f64 = 0.25, "intervals", 0.0..=1_000.0, "half of a reaction time";
     }
 }

@@ -501,9 +501,13 @@ impl<T: Burst> SendQueue<T> {
                 return true;
             }
             let sojourn = now.since(node.enqueued);
-            let mark = match entry.codel.judge(now, &self.codel, sojourn, short) {
+            let capable = node.item.as_ref().is_some_and(Burst::ecn_capable);
+            // A mark costs no packet, and tells that the sender reacts to signals.
+            let runaway = if capable { self.codel.runaway } else { Duration::MAX };
+            let parameters = CodelParameters { runaway, ..self.codel };
+            let mark = match entry.codel.judge(now, &parameters, sojourn, short) {
                 Verdict::Send => false,
-                Verdict::Signal if node.item.as_ref().is_some_and(Burst::ecn_capable) => true,
+                Verdict::Signal if capable => true,
                 Verdict::Signal => {
                     self.advance(band, flow, 1);
                     self.counters.dropped_codel += 1;

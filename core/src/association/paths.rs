@@ -642,7 +642,7 @@ impl Association {
                 .max(reserve)
                 .max(opens.unwrap_or_default()),
             interval,
-            runaway: interval.mul_f64(tuning.runaway),
+            runaway: if misleading { interval.mul_f64(tuning.runaway) } else { Duration::MAX },
             patient: base.patient && (self.selection.guard.is_narrow() || misleading),
         });
     }

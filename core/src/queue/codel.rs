@@ -15,7 +15,7 @@ pub struct CodelParameters {
     pub interval: Duration,
     /// Delay beyond the target from which the first signal does not wait for the interval: the
     /// queue grows faster than that, as that of a sender in slow start which does not look at
-    /// round-trip times.
+    /// round-trip times. Only for packets that can be marked.
     pub runaway: Duration,
     /// Adds the sojourn time to the interval between signals, because the packets that answer a
     /// signal pass the queue as well.
