@@ -26,7 +26,7 @@ use mpip_types::LocalId;
 
 use address::RawAddress;
 pub use counters::{SendCounters, SendError};
-use options::{set_option, set_option_bytes};
+use options::{set_mark, set_option_bytes};
 pub use receive::ReceiveBuffers;
 
 /// Settings of a socket.
@@ -63,23 +63,14 @@ impl SocketConfig {
         protocol: c_int,
     ) -> Result<OwnedFd, BindError> {
         let family = if self.address.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET };
-        let socket_type = socket_type | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // SAFETY: takes three numbers.
-        let fd = unsafe { libc::socket(family, socket_type, protocol) };
-        if fd < 0 {
-            return Err(self.error(kind, "open")(io::Error::last_os_error()));
-        }
-        // SAFETY: the descriptor is new and nobody else has it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let fd = open(family, socket_type | libc::SOCK_NONBLOCK, protocol)
+            .map_err(self.error(kind, "open"))?;
         if let Some(interface) = &self.interface {
             let option = libc::SO_BINDTODEVICE;
             set_option_bytes(fd.as_fd(), libc::SOL_SOCKET, option, interface.as_bytes())
                 .map_err(self.error(kind, "bind to the interface"))?;
         }
-        if self.mark != 0 {
-            set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_MARK, self.mark.cast_signed())
-                .map_err(self.error(kind, "mark the packets of"))?;
-        }
+        set_mark(fd.as_fd(), self.mark).map_err(self.error(kind, "mark the packets of"))?;
         Ok(fd)
     }
 
@@ -98,6 +89,17 @@ impl SocketConfig {
         }
         Ok(())
     }
+}
+
+/// Opens a socket of the family, type and protocol of socket(2). No program that is run has it.
+pub(crate) fn open(family: c_int, socket_type: c_int, protocol: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: takes three numbers.
+    let fd = unsafe { libc::socket(family, socket_type | libc::SOCK_CLOEXEC, protocol) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// The kind of a socket, for errors.

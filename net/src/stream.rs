@@ -4,8 +4,9 @@
 use core::time::Duration;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use crate::socket;
 use crate::socket::address::RawAddress;
 use crate::socket::options::{set_option, set_option_bytes};
 
@@ -67,11 +68,7 @@ pub fn end_at_once(stream: &TcpStream) -> io::Result<()> {
 
 fn open(interface: &str, ipv6: bool) -> io::Result<OwnedFd> {
     let family = if ipv6 { libc::AF_INET6 } else { libc::AF_INET };
-    // SAFETY: takes three numbers.
-    let fd = unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
-    check(fd)?;
-    // SAFETY: the descriptor is new and nobody else has it.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let fd = socket::open(family, libc::SOCK_STREAM, 0)?;
     let option = libc::SO_BINDTODEVICE;
     set_option_bytes(fd.as_fd(), libc::SOL_SOCKET, option, interface.as_bytes())?;
     Ok(fd)

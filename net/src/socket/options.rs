@@ -1,7 +1,7 @@
 //! Socket options.
 
 use core::ffi::{c_int, c_void};
-use core::mem::size_of_val;
+use core::mem::{size_of, size_of_val};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -31,6 +31,26 @@ pub(crate) fn set_option_bytes(
         libc::setsockopt(fd.as_raw_fd(), level, name, value.as_ptr().cast::<c_void>(), len)
     };
     if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The value of an option that is a number.
+pub(crate) fn option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
+    let mut value: c_int = 0;
+    let mut len = size_of::<c_int>() as libc::socklen_t;
+    // SAFETY: the pointers are valid, and `len` says for how many bytes the first is.
+    let status = unsafe {
+        let value = (&raw mut value).cast::<c_void>();
+        libc::getsockopt(fd.as_raw_fd(), level, name, value, &raw mut len)
+    };
+    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+}
+
+/// Gives the packets of the socket the mark `mark`; 0 is none.
+pub(crate) fn set_mark(fd: BorrowedFd<'_>, mark: u32) -> io::Result<()> {
+    if mark == 0 {
+        return Ok(());
+    }
+    set_option(fd, libc::SOL_SOCKET, libc::SO_MARK, mark.cast_signed())
 }
 
 /// Sets both buffers to `bytes`: beyond the system's limits if this process may, else up to them.
@@ -64,15 +84,7 @@ pub(crate) fn hop_limit(fd: BorrowedFd<'_>, ipv6: bool) -> io::Result<u8> {
         true => (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
         false => (libc::IPPROTO_IP, libc::IP_TTL),
     };
-    let mut value: c_int = 0;
-    let mut len = libc::socklen_t::try_from(size_of_val(&value)).expect("4");
-    let to = (&raw mut value).cast::<c_void>();
-    // SAFETY: the pointers are valid, and `len` says for how many bytes the first is.
-    let status = unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, to, &raw mut len) };
-    if status < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    u8::try_from(value).map_err(io::Error::other)
+    u8::try_from(option(fd, level, name)?).map_err(io::Error::other)
 }
 
 /// The address that the socket is bound to.

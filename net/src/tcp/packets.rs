@@ -3,10 +3,10 @@
 use core::ffi::c_int;
 use core::mem::{size_of, zeroed};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use crate::socket::SocketConfig;
-use crate::socket::options::{set_buffers, set_option};
+use crate::socket::options::{set_buffers, set_mark, set_option};
+use crate::socket::{self, SocketConfig};
 
 /// `PACKET_VNET_HDR`: the header of virtio-net precedes each packet (linux/if_packet.h).
 const VNET_HEADER: c_int = 15;
@@ -21,19 +21,9 @@ pub(super) struct PacketSocket(OwnedFd);
 impl PacketSocket {
     /// Opens it with the mark and buffer of `config`. Needs `CAP_NET_RAW`.
     pub(super) fn open(config: &SocketConfig) -> io::Result<Self> {
-        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // SAFETY: takes three numbers.
-        let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor is new and nobody else has it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let fd = socket::open(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)?;
         set_option(fd.as_fd(), libc::SOL_PACKET, VNET_HEADER, 1)?;
-        if config.mark != 0 {
-            let mark = config.mark.cast_signed();
-            set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_MARK, mark)?;
-        }
+        set_mark(fd.as_fd(), config.mark)?;
         set_buffers(fd.as_fd(), config.buffer)?;
         Ok(Self(fd))
     }
@@ -75,11 +65,5 @@ impl PacketSocket {
             return Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
         }
         Ok(())
-    }
-}
-
-impl AsFd for PacketSocket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
     }
 }

@@ -7,9 +7,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::MutexGuard;
 
 use super::UdpSocket;
-use super::probe::option;
 use crate::crew::lock;
 use crate::socket::address::RawAddress;
+use crate::socket::options::option;
 
 /// Room for the control messages of one error, in bytes: the error with its sender's address, and
 /// those that the socket gets with every datagram.

@@ -1,10 +1,10 @@
 //! Finds out what the kernel grants a UDP socket: one that is there, or one that is never bound.
 
-use core::ffi::{c_int, c_void};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
-use crate::socket::options::{set_buffers, set_option};
+use crate::socket;
+use crate::socket::options::{option, set_buffers, set_option};
 
 /// What the kernel grants a UDP socket of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,13 +20,7 @@ pub struct Granted {
 impl Granted {
     /// Asks for buffers of `buffer` bytes and for every offload.
     pub fn ask(buffer: usize) -> io::Result<Self> {
-        // SAFETY: takes three numbers.
-        let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor is new, and nobody else has it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let fd = socket::open(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
         set_buffers(fd.as_fd(), buffer)?;
         // The kernel doubles the requested value (socket(7)).
         let receive_buffer = option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF)? / 2;
@@ -41,18 +35,6 @@ impl Granted {
 /// Succeeds if the kernel splits messages of such sockets into datagrams.
 pub(super) fn segmentation(fd: BorrowedFd<'_>) -> io::Result<()> {
     option(fd, libc::SOL_UDP, libc::UDP_SEGMENT).map(drop)
-}
-
-/// The value of an option that is a number.
-pub(super) fn option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
-    let mut value: c_int = 0;
-    let mut len = size_of::<c_int>() as libc::socklen_t;
-    // SAFETY: the pointers are valid, and `len` says for how many bytes the first is.
-    let status = unsafe {
-        let value = (&raw mut value).cast::<c_void>();
-        libc::getsockopt(fd.as_raw_fd(), level, name, value, &raw mut len)
-    };
-    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
 }
 
 #[cfg(test)]
