@@ -117,9 +117,7 @@ impl Poller {
         }));
         Ok(())
     }
-}
 
-impl Poller {
     /// As [`wait`](Self::wait), but asks again and again until `until` instead of sleeping, so that
     /// what becomes ready meanwhile is known at once. Other threads get the processor if they want
     /// it.
@@ -129,19 +127,18 @@ impl Poller {
         timeout: Option<Duration>,
         until: Instant,
     ) -> io::Result<()> {
-        let due = timeout.map_or(Instant::FAR_FUTURE, |timeout| clock::now() + timeout);
-        loop {
-            let now = clock::now();
-            if now >= until.min(due) {
-                let left = (due != Instant::FAR_FUTURE).then(|| due.since(now));
-                return self.wait(ready, left);
-            }
+        let start = clock::now();
+        let until = timeout.map_or(until, |timeout| until.min(start + timeout));
+        let mut now = start;
+        while now < until {
             self.wait(ready, Some(Duration::ZERO))?;
             if !ready.is_empty() {
                 return Ok(());
             }
             rustix::thread::sched_yield();
+            now = clock::now();
         }
+        self.wait(ready, timeout.map(|timeout| timeout.saturating_sub(now.since(start))))
     }
 }
 
