@@ -23,6 +23,7 @@ use mpip_types::Slot;
 use super::socket::TcpSocket;
 use super::trains::Departure;
 use super::trains::MAX_TRAIN;
+use super::trains::MIN_SEGMENTS;
 use super::trains::Trains;
 use crate::socket::ReceiveBuffers;
 use crate::socket::SendCounters;
@@ -394,6 +395,9 @@ impl Queue {
     fn send_train(&mut self, now: Instant, report: &mut Report) -> bool {
         let Some(trains) = &mut self.trains else { return false };
         let Some(&Outgoing { to, ecn, .. }) = self.segments.front() else { return false };
+        if self.segments.len() <= MIN_SEGMENTS || trains.way(now, to.ip()).is_none() {
+            return false;
+        }
         let mut train: [&[u8]; MAX_TRAIN] = [&[]; MAX_TRAIN];
         let mut len = 0;
         for segment in self.segments.iter().take(MAX_TRAIN) {

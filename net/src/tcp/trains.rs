@@ -35,7 +35,7 @@ const MAX_DESTINATIONS: usize = 1_024;
 /// is left to the raw socket.
 pub(super) const MAX_TRAIN: usize = MAX_PARTS;
 /// Fewest segments that leave together.
-const MIN_SEGMENTS: usize = 2;
+pub(super) const MIN_SEGMENTS: usize = 2;
 /// Length of the longest IP packet, in bytes.
 const MAX_PACKET: usize = u16::MAX as usize;
 /// Bytes of an Ethernet header.
@@ -72,7 +72,7 @@ struct Destination {
 
 /// How packets leave for a destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Way {
+pub(super) struct Way {
     /// Index of the interface.
     link: u32,
     /// Longest packet on it, in bytes.
@@ -152,7 +152,7 @@ impl Trains {
     }
 
     /// How trains leave for `to`, if they do.
-    fn way(&mut self, now: Instant, to: IpAddr) -> Option<&Way> {
+    pub(super) fn way(&mut self, now: Instant, to: IpAddr) -> Option<&Way> {
         let known = self.destinations.get(&to);
         if known.is_none_or(|destination| destination.valid_until <= now) {
             if self.destinations.len() >= MAX_DESTINATIONS {
