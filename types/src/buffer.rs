@@ -140,7 +140,7 @@ impl Class {
         let looks = if self.buffers.len() < self.limit { PROBES } else { self.buffers.len() };
         for _ in 0..looks.min(self.buffers.len()) {
             self.cursor = if self.cursor + 1 < self.buffers.len() { self.cursor + 1 } else { 0 };
-            if Arc::get_mut(&mut self.buffers[self.cursor]).is_some() {
+            if Arc::strong_count(&self.buffers[self.cursor]) == 1 {
                 return Some(self.cursor);
             }
         }

@@ -21,6 +21,17 @@ impl<'a> Reader<'a> {
     /// Reads a variable-length integer, which must be in its shortest form.
     #[inline]
     pub(crate) fn varint(&mut self, field: &'static str) -> Result<u64, Error> {
+        match self.rest() {
+            // Most are small.
+            [small @ 0..=0x3f, ..] => {
+                self.take(field, 1)?;
+                Ok(u64::from(*small))
+            }
+            _ => self.varint_of_any_len(field),
+        }
+    }
+
+    fn varint_of_any_len(&mut self, field: &'static str) -> Result<u64, Error> {
         let offset = self.offset();
         let first = self.u8(field)?;
         let low = u64::from(first & 0x3f);
