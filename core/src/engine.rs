@@ -45,10 +45,12 @@ mod kept;
 mod plain;
 mod reload;
 mod replies;
+mod touched;
 mod unknown;
 
 pub use self::reload::Reconfigured;
 use self::replies::Replies;
+use self::touched::Touched;
 
 /// Most events that wait for [`Engine::poll_event`]; beyond this the oldest are dropped.
 const EVENTS: usize = 1_024;
@@ -108,7 +110,7 @@ pub struct Engine {
     by_key: BTreeMap<PublicKey, usize>,
     former: FormerPeers,
     /// Associations to be flushed after a batch, and the one that is flushed first.
-    touched: BTreeSet<usize>,
+    touched: Touched,
     turn: usize,
     /// The timeout of each association, and the same ordered by time.
     timeouts: Vec<Option<Instant>>,
@@ -187,7 +189,7 @@ impl Engine {
             associations,
             by_key,
             former: FormerPeers::default(),
-            touched: BTreeSet::new(),
+            touched: Touched::default(),
             turn: 0,
             replies: Replies::default(),
             refusals: Bucket::new(),
@@ -265,7 +267,7 @@ impl Engine {
         self.replies.send(out);
         let first = self.turn;
         let mut waits = None;
-        while let Some(peer) = self.next_touched(first) {
+        while let Some(peer) = self.touched.next(first) {
             let (association, mut cx) = self.association(peer);
             association.tell_lanes(&cx);
             association.transmit(now, &mut cx, out);
@@ -277,14 +279,6 @@ impl Engine {
         }
         // When sockets are full, the first association that found no room is the first next time.
         self.turn = waits.unwrap_or(first);
-    }
-
-    /// Removes the next association from those to be flushed, in round-robin order from `first`.
-    fn next_touched(&mut self, first: usize) -> Option<usize> {
-        let from_first = self.touched.range(first..).next();
-        let peer = *from_first.or_else(|| self.touched.first())?;
-        self.touched.remove(&peer);
-        Some(peer)
     }
 
     /// Runs what is due at `now`: see [`poll_timeout`](Self::poll_timeout).
@@ -300,7 +294,7 @@ impl Engine {
             let (association, mut cx) = self.association(peer);
             association.tell_lanes(&cx);
             association.on_timeout(now, &mut cx, datagrams, packets);
-            self.touched.remove(&peer);
+            self.touched.remove(peer);
             self.reschedule_after(peer, now);
             self.follow_node(now, peer);
         }

@@ -128,7 +128,7 @@ impl Engine {
     /// Ends the association `peer` and frees its place.
     pub(super) fn vacate(&mut self, now: Instant, peer: usize) {
         self.by_key.remove(&self.key_of(peer));
-        self.touched.remove(&peer);
+        self.touched.remove(peer);
         let (association, mut cx) = self.association(peer);
         association.retire(now, &mut cx);
         association.follow_capture(now, &mut cx);
