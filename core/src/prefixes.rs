@@ -1,5 +1,6 @@
 //! The owners of inner addresses.
 
+use core::cell::Cell;
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 
@@ -10,6 +11,8 @@ use mpip_types::Prefix;
 pub(crate) struct PrefixTable {
     /// Longest first.
     by_len: Vec<(u8, BTreeMap<IpAddr, Owner>)>,
+    /// The address that was looked up last, and its owner: packets come in runs of one address.
+    newest: Cell<Option<(IpAddr, Option<Owner>)>>,
 }
 
 /// The owner of a prefix.
@@ -24,6 +27,7 @@ impl PrefixTable {
     /// Gives `prefix` to `peer`; `source`: packets with a source in it are accepted too. Returns
     /// `false` if another peer owns it.
     pub(crate) fn claim(&mut self, prefix: Prefix, peer: usize, source: bool) -> bool {
+        self.newest.set(None);
         let len = prefix.prefix_len();
         let at = match self.by_len.binary_search_by(|(known, _)| len.cmp(known)) {
             Ok(at) => at,
@@ -41,6 +45,7 @@ impl PrefixTable {
 
     /// Removes `prefix` from `peer`.
     pub(crate) fn release(&mut self, prefix: Prefix, peer: usize) {
+        self.newest.set(None);
         for (_, prefixes) in self.by_len.iter_mut().filter(|(len, _)| *len == prefix.prefix_len()) {
             if prefixes.get(&prefix.address()).is_some_and(|owner| owner.peer == peer) {
                 prefixes.remove(&prefix.address());
@@ -66,6 +71,17 @@ impl PrefixTable {
     }
 
     fn owner(&self, address: IpAddr) -> Option<Owner> {
+        if let Some((known, owner)) = self.newest.get()
+            && known == address
+        {
+            return owner;
+        }
+        let owner = self.longest_match(address);
+        self.newest.set(Some((address, owner)));
+        owner
+    }
+
+    fn longest_match(&self, address: IpAddr) -> Option<Owner> {
         self.by_len.iter().find_map(|(len, prefixes)| {
             prefixes.get(&Prefix::new(address, *len)?.address()).copied()
         })
