@@ -120,6 +120,7 @@ impl Drops {
         self.add(reason, 1);
     }
 
+    #[inline]
     pub(crate) fn add(&mut self, reason: DropReason, count: u64) {
         if count > 0 {
             *self.0.entry(reason).or_default() += count;

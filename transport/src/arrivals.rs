@@ -81,6 +81,10 @@ impl Arrivals {
         self.changed_from = self.changed_from.min(number);
         if asks {
             self.owed += 1;
+            // It cannot become due earlier than it is already.
+            if self.due.is_some_and(|due| due <= now) {
+                return;
+            }
             let wait = match (self.owed >= THRESHOLD || ecn == Ecn::Ce, gap) {
                 (true, _) => Duration::ZERO,
                 (false, true) => MIN_DELAY,
