@@ -10,7 +10,6 @@ use core::num::NonZeroU32;
 
 use mpip_types::Instant;
 
-use crate::delay::{MovingDelay, clock_difference};
 use crate::parameters::CapacityParameters;
 
 /// Most bytes of a small train: a heartbeat, or an acknowledgement of the inner TCP.
@@ -57,11 +56,10 @@ pub(crate) struct Capacity {
     /// Small trains to compare them with, the first ones in the window: as many as large ones, so
     /// that the fastest of both had the same luck with jitter.
     small: [Option<Sample>; SAMPLES],
-    /// How long small trains take. Only these show the jitter: large ones are slower by the time
-    /// in which the link transmits them, and a transfer's packets by its queue.
-    small_delay: MovingDelay,
-    /// What `small_delay` counts from: how long the first small train took, µs modulo 2^32.
-    reference: Option<u32>,
+    /// Mean deviation of how long small trains take, µs, 0 before the second. Only these show the
+    /// jitter: large ones are slower by the time in which the link transmits them, and a
+    /// transfer's packets by its queue.
+    small_deviation: f64,
     large: [Option<Sample>; SAMPLES],
     newest_is_small: bool,
     estimate: Option<Estimate>,
@@ -79,9 +77,8 @@ impl Capacity {
             bytes: 0,
             last: 0,
             small: [None; SAMPLES],
-            small_delay: MovingDelay::default(),
-            reference: None,
             large: [None; SAMPLES],
+            small_deviation: 0.0,
             newest_is_small: false,
             estimate: None,
             taken: 0,
@@ -116,9 +113,9 @@ impl Capacity {
             let free = self.small.iter_mut().find(|small| !small.as_ref().is_some_and(fresh));
             if let Some(free) = free {
                 *free = Some(sample);
+                let deviation = self.deviation(|sample| fresh(sample));
+                self.small_deviation = deviation.unwrap_or(self.small_deviation);
             }
-            let reference = *self.reference.get_or_insert(took);
-            self.small_delay.on_sample(now, clock_difference(0, took, reference));
         } else if bytes.get() >= LARGE {
             self.large.rotate_right(1);
             self.large[0] = Some(sample);
@@ -147,10 +144,22 @@ impl Capacity {
         takes
     }
 
+    /// Mean deviation of how long the small trains `in_window` took, µs, without bias; `None` for
+    /// fewer than two.
+    fn deviation(&self, in_window: impl Fn(&&Sample) -> bool) -> Option<f64> {
+        let samples = || self.small.iter().flatten().filter(&in_window);
+        let first = samples().next()?;
+        let times = || samples().map(|sample| f64::from(sample.longer_than(first)));
+        let count = times().count() as f64;
+        let mean = times().sum::<f64>() / count;
+        let sum: f64 = times().map(|time| (time - mean).abs()).sum();
+        (count >= 2.0).then(|| sum / (count * (count - 1.0)).sqrt())
+    }
+
     /// The capacity, bytes/s, if it is known. A difference within the jitter says nothing.
     pub(crate) fn rate(&self) -> Option<u64> {
         let CapacityParameters { enabled, deviations, .. } = self.parameters;
-        let least = self.small_delay.jitter().as_micros() as f64 * deviations;
+        let least = self.small_deviation * deviations;
         let estimate = self.estimate.filter(|found| enabled && f64::from(found.longer) >= least);
         estimate.map(|estimate| estimate.rate)
     }
@@ -239,6 +248,15 @@ mod tests {
     }
 
     #[test]
+    fn two_small_trains_show_the_jitter() {
+        let mut link = Link::new(12_500);
+        link.train(&[40], 0);
+        link.train(&[1_040], 60_000);
+        link.train(&[40], 40_000);
+        assert_eq!(link.capacity.rate(), None);
+    }
+
+    #[test]
     fn a_slow_links_own_large_trains_are_no_jitter() {
         let mut link = Link::new(125);
         for size in [40, 1_500, 40, 1_500, 40, 1_500, 40] {
@@ -279,9 +297,11 @@ mod tests {
     #[test]
     fn what_is_old_is_not_compared_with_what_is_new() {
         let mut link = Link::new(1_000);
-        link.train(&[40], 0);
-        link.train(&[1_040], 0);
+        for size in [40, 40, 1_040] {
+            link.train(&[size], 0);
+        }
         let before = link.capacity.rate();
+        assert_eq!(before, Some(1_000_000));
         // The clocks drift apart by 2 ms, and nothing large is sent.
         link.now += CapacityParameters::default().window;
         link.ahead = link.ahead.wrapping_add(2_000);

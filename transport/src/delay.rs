@@ -20,7 +20,7 @@ const AVERAGE: i64 = 8;
 /// Moving average and mean deviation of one-way delay samples, in microseconds against a reference
 /// that all samples share.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct MovingDelay {
+struct MovingDelay {
     average: Option<i64>,
     jitter: i64,
     sampled: Instant,
@@ -29,7 +29,7 @@ pub(crate) struct MovingDelay {
 impl MovingDelay {
     /// Takes a sample, µs. Returns whether it is the first, or earlier ones no longer count because
     /// they are [older](WINDOW).
-    pub(crate) fn on_sample(&mut self, now: Instant, sample: i64) -> bool {
+    fn on_sample(&mut self, now: Instant, sample: i64) -> bool {
         let stale = now.since(core::mem::replace(&mut self.sampled, now)) >= WINDOW;
         match &mut self.average {
             Some(average) if !stale => {
@@ -46,7 +46,7 @@ impl MovingDelay {
     }
 
     /// Mean deviation of the samples from their average.
-    pub(crate) fn jitter(&self) -> Duration {
+    fn jitter(&self) -> Duration {
         Duration::from_micros(self.jitter.unsigned_abs())
     }
 }
