@@ -16,8 +16,9 @@ pub struct Congestion {
     began: Instant,
     /// When it last reacted (start of the recovery period).
     reacted: Option<Instant>,
-    /// Bytes lost that are in no rate sample yet.
+    /// Bytes lost that are in no rate sample yet, and the ranges that begin among them.
     unreported: u64,
+    unreported_ranges: u64,
     /// Packets lost since and including the last reaction, and how many of them were spurious.
     lost: u64,
     spurious: u64,
@@ -33,7 +34,15 @@ impl Deref for Congestion {
 
 impl Congestion {
     pub(crate) fn new(control: Box<dyn CongestionControl>) -> Self {
-        Self { control, began: Instant::ZERO, reacted: None, unreported: 0, lost: 0, spurious: 0 }
+        Self {
+            control,
+            began: Instant::ZERO,
+            reacted: None,
+            unreported: 0,
+            unreported_ranges: 0,
+            lost: 0,
+            spurious: 0,
+        }
     }
 
     /// The path has migrated, or another control was configured: starts anew with `control`. What
@@ -68,6 +77,7 @@ impl Congestion {
             return;
         }
         self.unreported += losses.bytes;
+        self.unreported_ranges += losses.ranges;
         let (sent, lost) = (losses.newest, losses.bytes);
         let event = CongestionEvent { now, sent, lost, persistent: false, ecn: false };
         self.react(&event, subflows, own);
@@ -83,6 +93,7 @@ impl Congestion {
         own: usize,
     ) {
         sample.lost = core::mem::take(&mut self.unreported);
+        sample.lost_ranges = core::mem::take(&mut self.unreported_ranges);
         if sample.ecn_ce > 0 {
             // Marked packets left no later than the packet acknowledged now.
             let sent = now - sample.rtt.unwrap_or(sample.smoothed_rtt);

@@ -306,7 +306,7 @@ impl<C: Content> Flight<C> {
             false => self.ecn.on_feedback(acked.capable, feedback.ecn),
         };
 
-        let lost_before = losses.summary.bytes;
+        let before = (losses.summary.bytes, losses.summary.ranges);
         self.detect(now, losses);
         let sample = acked.newest.map(|(_, departure)| {
             self.delivered += acked.bytes;
@@ -333,7 +333,8 @@ impl<C: Content> Flight<C> {
             RateSample {
                 now,
                 acked: acked.bytes,
-                lost: losses.summary.bytes - lost_before,
+                lost: losses.summary.bytes - before.0,
+                lost_ranges: losses.summary.ranges - before.1,
                 prior_in_flight,
                 in_flight: self.in_flight.bytes(),
                 delivery_rate: rate.map(|(rate, _)| rate),
@@ -502,29 +503,34 @@ impl<C: Content> Flight<C> {
         let by_count = if self.reordered { u64::MAX } else { PACKET_THRESHOLD };
         let end = ((largest + 1).saturating_sub(self.base) as usize).min(self.sent.len());
         let from = self.first_in_flight().min(end);
+        let mut after_lost = self.is_after_lost(from);
         for (number, sent) in (self.base + from as u64..).zip(self.sent.range_mut(from..end)) {
             losses.steps += 1;
             if sent.at > self.newest_arrived {
                 // All later packets left after it, too.
                 break;
             }
-            if sent.fate != Fate::InFlight {
-                continue;
-            }
-            let overdue_at = sent.at + patience;
-            if now >= overdue_at || largest - number >= by_count {
+            if sent.fate == Fate::InFlight {
+                let overdue_at = sent.at + patience;
+                if now < overdue_at && largest - number < by_count {
+                    self.loss_timer = Some(overdue_at);
+                    // Later packets are due later.
+                    break;
+                }
                 self.in_flight.remove(sent);
-                losses.add(sent);
-            } else {
-                self.loss_timer = Some(overdue_at);
-                // Later packets are due later.
-                break;
+                losses.add(sent, after_lost);
             }
+            after_lost = sent.fate == Fate::Lost;
         }
         // Elsewhere three later packets decide.
         if let Some(deviations) = self.early.filter(|_| self.reordered) {
             self.repair_early(now, end, deviations, losses);
         }
+    }
+
+    /// Whether the packet before that with this index is lost.
+    fn is_after_lost(&self, index: usize) -> bool {
+        index.checked_sub(1).is_some_and(|before| self.sent[before].fate == Fate::Lost)
     }
 
     /// Takes the contents of late packets with an index below `end`, to be sent again, because what
@@ -605,8 +611,12 @@ impl<C: Content> Flight<C> {
     /// Declares everything in flight lost, because the path has failed.
     pub fn abandon(&mut self, losses: &mut Losses<C>) {
         let from = self.first_in_flight();
-        for sent in self.sent.range_mut(from..).filter(|sent| sent.fate == Fate::InFlight) {
-            losses.add(sent);
+        let mut after_lost = self.is_after_lost(from);
+        for sent in self.sent.range_mut(from..) {
+            if sent.fate == Fate::InFlight {
+                losses.add(sent, after_lost);
+            }
+            after_lost = sent.fate == Fate::Lost;
         }
         self.in_flight = InFlight::default();
         self.loss_timer = None;
@@ -614,12 +624,14 @@ impl<C: Content> Flight<C> {
 
     /// Declares lost what carries no inner packet.
     pub fn abandon_control(&mut self, losses: &mut Losses<C>) {
+        let mut after_lost = false;
         for sent in self.sent.iter_mut() {
             if sent.fate == Fate::InFlight && !sent.content.as_ref().is_some_and(Content::is_packet)
             {
                 self.in_flight.remove(sent);
-                losses.add(sent);
+                losses.add(sent, after_lost);
             }
+            after_lost = sent.fate == Fate::Lost;
         }
     }
 

@@ -66,10 +66,11 @@ parameters! {
         /// Growth of the bandwidth per round below which it counts as none.
         full_growth: f64 = 1.25, "times", 1.0..=10.0, "the draft";
         /// Packets lost in a round after which Startup may end, before the round is over if they
-        /// waited in a queue.
+        /// waited in a queue; ranges of consecutive packets if not.
         startup_losses: u64 = 6, "packets", 1.0..=1e6, "the draft: BBRStartupFullLossCnt";
         /// Share of the packets of a round that are lost, from which Startup ends although none of
-        /// them waited in a queue: a queue of a few packets does not delay them.
+        /// them waited in a queue: a queue of a few packets does not delay them. It drops some of
+        /// every burst of the sender, while a burst of loss takes many packets at once.
         startup_flood: f64 = 0.2, "share", 0.0..=1.0, "measured";
         /// The path is the limit in Startup if its packets take this many times as long to arrive
         /// as to leave, and two mean deviations of the RTT.

@@ -323,6 +323,7 @@ impl Bbr {
         round.allowance += self.pacing.unwrap_or(0.0) * elapsed.as_secs_f64();
         round.acked += sample.acked;
         round.lost += sample.lost;
+        round.lost_ranges += sample.lost_ranges;
         round.ecn |= sample.ecn_ce > 0;
         round.peak_flight = round.peak_flight.max(sample.prior_in_flight);
         if let Some(rtt) = sample.rtt {
@@ -455,9 +456,10 @@ impl Bbr {
                     if full { self.parameters.full_rounds.div_ceil(2) } else { 1 };
             }
         }
-        let Round { acked, lost, ecn, .. } = self.round;
+        let Round { acked, lost, lost_ranges, ecn, .. } = self.round;
         let packets = lost / self.max_datagram;
         let flooded = packets >= self.parameters.late_packets
+            && lost_ranges >= self.parameters.startup_losses
             && lost as f64 > self.parameters.startup_flood * (lost + acked) as f64;
         let overflowed =
             flooded || (overflowed && (ecn || packets >= self.parameters.startup_losses));
@@ -671,6 +673,10 @@ impl CongestionControl for Bbr {
             self.inflight_hi = high;
             self.bw_lo = low;
         }
+    }
+
+    fn empty_rtt(&self) -> Option<Duration> {
+        self.round_trips.empty_rtt()
     }
 
     fn window(&self) -> u64 {

@@ -18,6 +18,8 @@ pub struct RateSample {
     pub acked: u64,
     /// Bytes newly declared lost since the last sample.
     pub lost: u64,
+    /// Ranges of consecutive lost packets that begin among them.
+    pub lost_ranges: u64,
     /// Bytes in flight before this feedback.
     pub prior_in_flight: u64,
     /// Bytes in flight after it.
@@ -59,6 +61,7 @@ impl RateSample {
             now,
             acked: 0,
             lost: 0,
+            lost_ranges: 0,
             prior_in_flight: 0,
             in_flight: 0,
             delivery_rate: None,
@@ -135,6 +138,12 @@ pub trait CongestionControl: fmt::Debug + Send {
 
     /// Pacing rate, bytes/s; `None`: no pacing.
     fn pacing_rate(&self) -> Option<u64>;
+
+    /// The RTT that its samples have at most where no packet waits in a queue; `None` if the
+    /// control does not know it.
+    fn empty_rtt(&self) -> Option<Duration> {
+        None
+    }
 
     /// The window with which Startup begins, bytes, on a path that has shown while it was idle to
     /// carry `capacity` bytes/s, if that is known, and has this minimum RTT; 0 without a Startup.

@@ -379,6 +379,7 @@ impl Steady {
             now: self.now,
             acked: self.packet,
             lost,
+            lost_ranges: u64::from(lost > 0),
             prior_in_flight: left + self.packet + lost,
             in_flight: left,
             delivery_rate: Some(sent * 10),
@@ -526,6 +527,20 @@ fn a_queue_that_stands_while_the_window_is_full_ends_startup() {
     assert!(ends(ms(200), true));
     assert!(!ends(ms(200), false), "the sender does not fill the window");
     assert!(!ends(ms(100), true), "nothing waits in a queue");
+}
+
+/// A queue of a few packets delays none, and drops the rear of every burst.
+#[test]
+fn a_round_of_many_short_losses_ends_startup_and_a_burst_of_loss_does_not() {
+    let ends = |lost_ranges: u64| {
+        let mut steady = Steady::new(Bbr);
+        let (sent, lost) = (100 * steady.packet, 40 * steady.packet);
+        let loses =
+            |sample: &mut RateSample| (sample.lost, sample.lost_ranges) = (lost, lost_ranges);
+        (0..2).any(|_| steady.ends_startup(ms(100), sent, loses))
+    };
+    assert!(ends(20));
+    assert!(!ends(2));
 }
 
 #[test]

@@ -121,6 +121,8 @@ pub struct LossSummary {
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Ranges of consecutive packets that are lost, in which they are the first ones.
+    pub ranges: u64,
     /// How many of them left in the rear half of a burst.
     pub rear: u64,
     /// Send time of the newest of them.
@@ -161,7 +163,8 @@ impl<C> Losses<C> {
         self.steps = 0;
     }
 
-    pub(super) fn add(&mut self, sent: &mut Sent<C>) {
+    /// `sent` is lost. `after_lost`: so is the packet before it.
+    pub(super) fn add(&mut self, sent: &mut Sent<C>, after_lost: bool) {
         sent.fate = Fate::Lost;
         let summary = &mut self.summary;
         if sent.probe {
@@ -175,6 +178,7 @@ impl<C> Losses<C> {
         }
         summary.bytes += u64::from(sent.size);
         summary.packets += 1;
+        summary.ranges += u64::from(!after_lost);
         summary.rear += u64::from(sent.rear);
         summary.newest = summary.newest.max(sent.at);
         self.lost.extend(sent.content.take());

@@ -188,6 +188,21 @@ fn a_hole_is_a_loss_after_three_followers_while_no_reordering_was_seen() {
 }
 
 #[test]
+fn packets_lost_one_after_another_are_a_range_also_if_that_shows_bit_by_bit() {
+    let mut path = SendingPath::new();
+    path.send(0, 12, 0);
+    let mut ranges = |arrived: &[(u64, u64)]| {
+        path.feedback(10, arrived).expect("sent");
+        (path.losses.summary.packets, path.losses.summary.ranges)
+    };
+    assert_eq!(ranges(&[(6, 6), (0, 1)]), (2, 1), "2 and 3 of 2 to 5");
+    assert_eq!(ranges(&[(6, 8), (0, 1)]), (2, 0), "4 and 5");
+    assert_eq!(ranges(&[(10, 11), (6, 8), (0, 1)]), (0, 0));
+    path.flight.abandon(&mut path.losses);
+    assert_eq!((path.losses.summary.packets, path.losses.summary.ranges), (1, 1), "9");
+}
+
+#[test]
 fn a_hole_is_a_loss_once_it_is_overdue() {
     let mut path = SendingPath::new();
     path.send(0, 2, 1);

@@ -30,7 +30,8 @@ impl<C: Content> Path<C> {
         if losses.packets > 0
             && let Some(rtt) = progress.sample.and_then(|sample| sample.rtt)
         {
-            let waited = rtt.saturating_sub(self.flight.rtt().minimum());
+            let empty = self.cc.empty_rtt().unwrap_or_else(|| self.flight.rtt().minimum());
+            let waited = rtt.saturating_sub(empty);
             self.bursts.on_losses(now, (losses.packets, losses.rear), waited);
         }
         self.on_losses(now, losses, subflows, own);

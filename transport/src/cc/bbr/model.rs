@@ -303,6 +303,7 @@ mod tests {
                 now: at,
                 acked: PACKET,
                 lost: 0,
+                lost_ranges: 0,
                 prior_in_flight: 30 * PACKET,
                 in_flight: 29 * PACKET,
                 delivery_rate: None,

@@ -24,6 +24,8 @@ pub(super) struct Round {
     pub(super) delivered: u64,
     pub(super) acked: u64,
     pub(super) lost: u64,
+    /// Ranges of consecutive packets that were lost.
+    pub(super) lost_ranges: u64,
     /// The part of both that was reported together with packets that had waited in a queue.
     pub(super) late_acked: u64,
     pub(super) late_lost: u64,
@@ -49,6 +51,7 @@ impl Round {
             delivered,
             acked: 0,
             lost: 0,
+            lost_ranges: 0,
             late_acked: 0,
             late_lost: 0,
             ecn: false,

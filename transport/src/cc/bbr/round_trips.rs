@@ -61,6 +61,11 @@ impl RoundTrips {
         self.min_rtt
     }
 
+    /// What samples have at most without a queue.
+    pub(super) fn empty_rtt(&self) -> Option<Duration> {
+        self.min_rtt.map(|rtt| rtt + Duration::from_secs_f64(self.jitter * MEAN_JITTER))
+    }
+
     /// Sets the minimum to what ProbeRTT has measured.
     pub(super) fn set_min_rtt(&mut self, lowest: Option<Duration>) {
         self.min_rtt = lowest;
