@@ -6,6 +6,9 @@ use mpip_types::Instant;
 
 /// Smallest burst, bytes: two packets.
 const MIN_BURST: u64 = 3_000;
+/// In the smallest burst, a packet of fewer bytes counts as one of this size: a queue that counts
+/// packets holds no more small ones than large ones.
+const SMALL: u64 = MIN_BURST / 5;
 /// Largest burst, bytes: one batch for the network device.
 pub(crate) const MAX_BURST: u64 = 65_536;
 
@@ -40,14 +43,48 @@ impl Pacer {
             self.blocked = false;
             return false;
         };
-        let burst = burst(rate, quantum);
+        let longest = burst(rate, quantum);
+        if size < SMALL && longest > quantum {
+            return self.take_small(now, size, rate, (longest, quantum));
+        }
+        self.take(now, time_for(size, rate), Duration::ZERO, (longest, longest))
+    }
+
+    /// Records `size` bytes, fewer than [`SMALL`], where the smallest burst takes `longest`, more
+    /// than `quantum`.
+    #[inline(never)]
+    fn take_small(
+        &mut self,
+        now: Instant,
+        size: u64,
+        rate: u64,
+        (longest, quantum): (Duration, Duration),
+    ) -> bool {
+        let burst = quantum.max(longest * size as u32 / SMALL as u32);
+        self.take(now, time_for(size, rate), time_for(SMALL, rate), (burst, longest))
+    }
+
+    /// Records packets that take a time of `takes`, and at least `least` of the credit of a pause,
+    /// which is at most `credit`. Nothing more leaves once `burst` is ahead.
+    #[inline(always)]
+    fn take(
+        &mut self,
+        now: Instant,
+        takes: Duration,
+        least: Duration,
+        (burst, credit): (Duration, Duration),
+    ) -> bool {
         let rear = self.drained > now + burst / 2;
         if self.drained <= now {
             // A late timer or a short pause does not reduce the rate.
-            self.drained = self.drained.max(now - burst - self.late);
+            let paused = now - credit;
+            let since = self.drained.max(paused - self.late);
+            let least = if since < paused { takes } else { least };
+            self.drained = (since + takes).max(now.min(since + least));
             self.blocked = false;
+        } else {
+            self.drained += takes;
         }
-        self.drained += time_for(size, rate);
         if self.drained >= now + burst {
             self.blocked = true;
         }
@@ -177,6 +214,33 @@ mod tests {
         let front = rear.iter().filter(|rear| !**rear).count();
         assert_eq!((front, rear.len()), (6, 10));
         assert!(rear[..front].iter().all(|rear| !rear));
+    }
+
+    #[test]
+    fn after_a_pause_as_many_small_packets_leave_at_once_as_large_ones() {
+        let at_once = |size| {
+            let mut pacer = Pacer::default();
+            let now = Instant::from_millis(500);
+            let mut packets = 0_u64;
+            while pacer.ready_at() <= now {
+                pacer.on_sent(now, size, Some(100_000), QUANTUM);
+                packets += 1;
+            }
+            packets
+        };
+        let full = at_once(600);
+        assert!((9..=12).contains(&full), "{full}");
+        for size in [40, 80, 200] {
+            assert!(at_once(size).abs_diff(full) <= 1, "{} of {size} bytes", at_once(size));
+        }
+    }
+
+    #[test]
+    fn few_packets_in_a_burst_do_not_reduce_the_rate() {
+        for size in [40, 300] {
+            let sent = sent_in_a_second(100_000, size);
+            assert!((99_000..=106_000).contains(&sent), "{sent} of {size} bytes");
+        }
     }
 
     #[test]
