@@ -20,7 +20,7 @@ use crate::parameters::BbrParameters;
 use mpip_types::Instant;
 
 pub use self::control::{
-    CongestionControl, CongestionEvent, INITIAL_WINDOW_PACKETS, RateSample, Subflow,
+    CongestionControl, CongestionEvent, INITIAL_WINDOW_PACKETS, RateSample, RttSum, Subflow,
 };
 pub use self::kind::CongestionControlKind;
 

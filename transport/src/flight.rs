@@ -344,6 +344,7 @@ impl<C: Content> Flight<C> {
                 prior_delivered: departure.delivered,
                 // On a path that reorders, a single packet is no sample of the path's RTT.
                 rtt: if reordering.is_some() { rtt.map(|_| mean_rtt) } else { rtt },
+                round_trips: self.mean_rtt.all(),
                 smoothed_rtt: self.typical(),
                 rtt_deviation: self.mean_rtt.deviation(),
                 jitter: reordering.map_or(Duration::ZERO, |reordering| reordering.deviation),

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use crate::cc::RttSum;
 use mpip_types::Instant;
 
 /// RTT before the first sample (RFC 9002, section 6.2.2).
@@ -83,6 +84,8 @@ pub(crate) struct MeanRtt {
     deviation: Duration,
     /// The mean over more samples.
     long_mean: Duration,
+    /// All samples.
+    all: RttSum,
 }
 
 impl MeanRtt {
@@ -96,11 +99,18 @@ impl MeanRtt {
     pub(crate) fn on_sample(&mut self, took: Duration) {
         let mean = if self.samples == 0 { took } else { self.mean };
         let weigh = |old: Duration, new, weight: u32| (old * (weight - 1) + new) / weight;
+        self.all.sum += took;
+        self.all.packets += 1;
         self.deviation = weigh(self.deviation, mean.abs_diff(took), Self::WEIGHT);
         self.mean = weigh(mean, took, Self::WEIGHT);
         // The first samples have equal weights.
         self.samples = (self.samples + 1).min(Self::LONG_WEIGHT);
         self.long_mean = weigh(self.long_mean, took, self.samples);
+    }
+
+    /// All samples so far.
+    pub(crate) fn all(&self) -> RttSum {
+        self.all
     }
 
     /// The mean over so many packets that jitter has little effect; zero before the first sample.

@@ -34,7 +34,9 @@ use self::rival::Rival;
 use self::round::Round;
 use self::round_trips::RoundTrips;
 use super::control::others;
-use super::{CongestionControl, CongestionEvent, INITIAL_WINDOW_PACKETS, RateSample, Subflow};
+use super::{
+    CongestionControl, CongestionEvent, INITIAL_WINDOW_PACKETS, RateSample, RttSum, Subflow,
+};
 use crate::parameters::BbrParameters;
 use mpip_types::Instant;
 
@@ -50,6 +52,8 @@ const PROBE_RTT_JOIN: Duration = Duration::from_secs(1);
 /// Minimum time between two ProbeRTTs when another path asks all paths to drain.
 const PROBE_RTT_ASKED: Duration = Duration::from_millis(500);
 const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
+/// Packets of which the mean RTT is the path's, where packets overtake each other.
+const MIN_RTT_PACKETS: u64 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
@@ -91,11 +95,14 @@ struct ProbeRtt {
     flight_before: u64,
     /// Value of `delivered` up to which rate samples are limited by it.
     limited_until: u64,
+    /// Value of `delivered` when the path was drained; when the first packet that left later was
+    /// acknowledged, and the RTTs up to it.
+    drained: (u64, Option<(Instant, RttSum)>),
 }
 
 impl ProbeRtt {
     fn new(now: Instant) -> Self {
-        Self { ended: now, done: false, flight_before: 0, limited_until: 0 }
+        Self { ended: now, done: false, flight_before: 0, limited_until: 0, drained: (0, None) }
     }
 }
 
@@ -328,6 +335,10 @@ impl Bbr {
         round.peak_flight = round.peak_flight.max(sample.prior_in_flight);
         if let Some(rtt) = sample.rtt {
             round.fastest = Some(round.fastest.map_or(rtt, |fastest| fastest.min(rtt)));
+            // A sample that is a mean still shows the queue of earlier rounds.
+            if self.round_trips.jitters() {
+                round.mean = sample.round_trips.mean_since(round.before, MIN_RTT_PACKETS);
+            }
         }
         let (queued, late) = (self.queued(), self.late(sample.rtt));
         let (stretched, overloaded) = (self.is_stretched(sample), self.is_overloaded());
@@ -367,7 +378,8 @@ impl Bbr {
         }
         let overflowed = self.round.overflowed(late, loss, self.max_datagram);
         let lossy = self.is_lossy();
-        self.round_trips.end_round(now, self.round.fastest, &self.excess, lossy);
+        let rtt = self.round.mean.or(self.round.fastest);
+        self.round_trips.end_round(now, rtt, &self.excess, lossy);
         self.excess.update(now, self.max_datagram);
         self.extra_acked.end_round();
 
@@ -442,6 +454,7 @@ impl Bbr {
             self.reduce(measured.unwrap_or(before));
         }
         self.round = Round::new(now, sample.delivered, sample.in_flight);
+        self.round.before = sample.round_trips;
     }
 
     fn end_startup_round(&mut self, measured: bool, late: bool, overflowed: bool) {
@@ -550,9 +563,24 @@ impl Bbr {
                 };
                 self.round_trips.set_min_rtt(self.round.fastest.or(sample.rtt));
                 self.excess.on_drained(now);
+                self.probe_rtt.drained = (sample.delivered, None);
                 self.state = State::ProbeRtt(Some(now + hold));
             }
-            State::ProbeRtt(Some(end)) if now >= end => self.end_probe_rtt(now),
+            State::ProbeRtt(Some(end)) => {
+                let (delivered, first) = &mut self.probe_rtt.drained;
+                if sample.prior_delivered >= *delivered {
+                    let (at, first) = *first.get_or_insert((now, sample.round_trips));
+                    // The samples' mean still has packets from before. Of a shorter time there
+                    // would be more of the fast ones.
+                    let mean = sample.round_trips.mean_since(first, MIN_RTT_PACKETS);
+                    if let Some(mean) = mean.filter(|&mean| now.since(at) >= mean) {
+                        self.round_trips.set_least_mean(mean);
+                    }
+                }
+                if now >= end {
+                    self.end_probe_rtt(now);
+                }
+            }
             _ => {}
         }
         let due = match self.state {

@@ -8,6 +8,25 @@ use mpip_types::Instant;
 /// Initial window, packets (RFC 6928).
 pub const INITIAL_WINDOW_PACKETS: u64 = 10;
 
+/// The sum of many round-trip times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RttSum {
+    /// Their sum.
+    pub sum: Duration,
+    /// How many they are.
+    pub packets: u64,
+}
+
+impl RttSum {
+    /// The mean since `before`; `None` if fewer than `least` have been added, or if the sum began
+    /// anew meanwhile, at another address.
+    pub(crate) fn mean_since(self, before: Self, least: u64) -> Option<Duration> {
+        let packets = self.packets.checked_sub(before.packets)?;
+        let sum = self.sum.checked_sub(before.sum)?;
+        (packets >= least.max(1)).then(|| sum.div_f64(packets as f64))
+    }
+}
+
 /// A rate sample: what one feedback frame says about delivery on a path
 /// (draft-cheng-iccrg-delivery-rate-estimation).
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +58,8 @@ pub struct RateSample {
     /// RTT of the newest acknowledged packet, without the feedback delay; on a path that reorders,
     /// the mean over many packets.
     pub rtt: Option<Duration>,
+    /// RTTs of all packets of the path so far, those that others overtook included.
+    pub round_trips: RttSum,
     /// The path's smoothed round-trip time.
     pub smoothed_rtt: Duration,
     /// Mean deviation from it.
@@ -70,6 +91,7 @@ impl RateSample {
             delivered: 0,
             prior_delivered: 0,
             rtt: Some(rtt),
+            round_trips: RttSum::default(),
             smoothed_rtt: rtt,
             rtt_deviation: Duration::ZERO,
             jitter: Duration::ZERO,
@@ -193,4 +215,20 @@ pub trait CongestionControl: fmt::Debug + Send {
 
     /// One word for the state, as in the controller's specification.
     fn state(&self) -> &'static str;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mean_since_needs_packets_since() {
+        let ms = Duration::from_millis;
+        let before = RttSum { sum: ms(100), packets: 10 };
+        let now = RttSum { sum: ms(160), packets: 12 };
+        assert_eq!(now.mean_since(before, 2), Some(ms(30)));
+        assert_eq!(now.mean_since(before, 3), None);
+        assert_eq!(now.mean_since(now, 0), None);
+        assert_eq!(before.mean_since(now, 0), None, "it began anew");
+    }
 }

@@ -5,7 +5,7 @@ mod link;
 use core::time::Duration;
 
 use self::link::{Link, Measured, PACKET, World, jain};
-use super::{CongestionControl, CongestionEvent, RateSample};
+use super::{CongestionControl, CongestionEvent, RateSample, RttSum};
 use crate::cc::CongestionControlKind::{self, Balia, Bbr, Cubic, Lia, Olia, Reno};
 use crate::parameters::BbrParameters;
 use mpip_types::Instant;
@@ -388,6 +388,7 @@ impl Steady {
             delivered: self.delivered,
             prior_delivered: 0,
             rtt: Some(rtt),
+            round_trips: RttSum::default(),
             smoothed_rtt: rtt,
             rtt_deviation: ms(0),
             jitter: ms(0),

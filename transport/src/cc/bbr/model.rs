@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::cc::RateSample;
+use crate::cc::{RateSample, RttSum};
 use mpip_types::Instant;
 
 /// Window of the maximum filter, round trips.
@@ -60,6 +60,10 @@ impl MaxFilter {
 pub(super) struct FlightExcess {
     flight: Flight,
     fastest: Option<Duration>,
+    /// On a path that reorders: the RTTs of all packets.
+    all: Option<RttSum>,
+    /// The same at the last update.
+    before: RttSum,
     last: Option<Instant>,
     seconds: Option<f64>,
     /// Data in flight since ProbeRTT has drained the path, and the excess that the last ProbeRTT
@@ -134,6 +138,7 @@ impl FlightExcess {
                 self.idle.add(rtt.as_secs_f64());
             }
             self.fastest = Some(self.fastest.map_or(rtt, |fastest| fastest.min(rtt)));
+            self.all = (!sample.jitter.is_zero()).then_some(sample.round_trips);
         }
     }
 
@@ -154,7 +159,10 @@ impl FlightExcess {
         let (Some(mean), Some(fastest)) = (self.flight.mean(now, packet), self.fastest) else {
             return;
         };
-        let fastest = fastest.as_secs_f64();
+        // A sample is the mean of longer than this round: a queue that grows would count as jitter.
+        let all = self.all.and_then(|all| all.mean_since(self.before, 1));
+        self.before = self.all.unwrap_or(self.before);
+        let fastest = all.unwrap_or(fastest).as_secs_f64();
         let excess = (mean - fastest).max(0.0);
         self.seconds = Some(match self.seconds {
             None => excess,
@@ -300,28 +308,43 @@ mod tests {
         for at in (from..from + millis).map(Instant::from_millis) {
             excess.on_sent(at, PACKET, 29 * PACKET);
             let sample = RateSample {
-                now: at,
                 acked: PACKET,
-                lost: 0,
-                lost_ranges: 0,
                 prior_in_flight: 30 * PACKET,
                 in_flight: 29 * PACKET,
-                delivery_rate: None,
-                app_limited: false,
-                left_and_arrived_in: None,
-                delivered: 0,
-                prior_delivered: 0,
-                rtt: Some(Duration::from_millis(30)),
-                smoothed_rtt: Duration::from_millis(30),
-                rtt_deviation: Duration::ZERO,
-                jitter: Duration::ZERO,
-                min_rtt: Duration::from_millis(2),
-                ecn_ce: 0,
-                capacity: None,
+                ..RateSample::of_rtt(at, Duration::from_millis(30))
             };
             excess.on_feedback(&sample, PACKET);
         }
         excess.update(Instant::from_millis(from + millis), PACKET);
+    }
+
+    #[test]
+    fn a_queue_that_grows_is_no_excess_where_samples_are_means_of_longer_than_a_round() {
+        let mut excess = FlightExcess::default();
+        let (mut all, mut long_mean) = (RttSum::default(), 30.0);
+        for millis in 1_000..2_000 {
+            let at = Instant::from_millis(millis);
+            let rtt = 30.0 + (millis - 1_000) as f64 / 10.0;
+            long_mean += (rtt - long_mean) / 128.0;
+            let in_flight = rtt as u64 * PACKET;
+            excess.on_sent(at, PACKET, in_flight - PACKET);
+            all.sum += Duration::from_secs_f64(rtt / 1_000.0);
+            all.packets += 1;
+            let sample = RateSample {
+                acked: PACKET,
+                prior_in_flight: in_flight,
+                in_flight: in_flight - PACKET,
+                round_trips: all,
+                jitter: Duration::from_millis(1),
+                ..RateSample::of_rtt(at, Duration::from_secs_f64(long_mean / 1_000.0))
+            };
+            excess.on_feedback(&sample, PACKET);
+            if millis % 100 == 99 {
+                excess.update(at, PACKET);
+            }
+        }
+        // The samples are 13 ms behind.
+        assert!(excess.seconds() < 0.003, "{}", excess.seconds());
     }
 
     #[test]

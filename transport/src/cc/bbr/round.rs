@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use crate::cc::RttSum;
+
 use mpip_types::Instant;
 
 /// Loss ratio of a round that is tolerated, beyond the random loss (the draft's `BBRLossThresh`).
@@ -33,6 +35,10 @@ pub(super) struct Round {
     /// Whether packets arrived slower than they left.
     pub(super) stretched: bool,
     pub(super) fastest: Option<Duration>,
+    /// RTTs of all packets before the round.
+    pub(super) before: RttSum,
+    /// On a path that reorders: the mean RTT of the round's packets, if they are enough.
+    pub(super) mean: Option<Duration>,
     pub(super) peak_flight: u64,
     /// Bytes sent, and bytes that pacing permitted.
     pub(super) sent: u64,
@@ -57,6 +63,8 @@ impl Round {
             ecn: false,
             stretched: false,
             fastest: None,
+            before: RttSum::default(),
+            mean: None,
             peak_flight: in_flight,
             sent: 0,
             allowance: 0.0,

@@ -71,6 +71,15 @@ impl RoundTrips {
         self.min_rtt = lowest;
     }
 
+    /// Sets the minimum of samples that are means to what ProbeRTT has measured, also if samples
+    /// are no means now: the path begins to reorder again.
+    pub(super) fn set_least_mean(&mut self, mean: Duration) {
+        match self.jitters() {
+            true => self.min_rtt = Some(mean),
+            false => self.other_min_rtt = Some(mean),
+        }
+    }
+
     /// Whether the path reorders; then a sample is the mean over many packets.
     pub(super) fn jitters(&self) -> bool {
         self.jitter > 0.0
@@ -214,6 +223,27 @@ mod tests {
         assert_eq!(turn(40, 0), (true, Some(ms(10))));
         assert_eq!(turn(40, 2), (true, Some(ms(13))));
         assert_eq!(turn(9, 0), (true, Some(ms(9))));
+    }
+
+    #[test]
+    fn a_mean_of_the_drained_path_is_the_minimum_of_means_now_and_when_it_reorders_again() {
+        let mut trips = RoundTrips::new(at(0));
+        let mut turn = |rtt, jitter| {
+            let sample = RateSample { jitter: ms(jitter), ..RateSample::of_rtt(at(0), ms(rtt)) };
+            trips.on_feedback(&sample);
+            trips.on_rtt(at(0), ms(rtt));
+        };
+        turn(10, 0);
+        turn(50, 2);
+        trips.set_least_mean(ms(13));
+        assert_eq!(trips.min_rtt(), Some(ms(13)));
+        trips.set_min_rtt(Some(ms(50)));
+        let sample = |jitter| RateSample { jitter, ..RateSample::of_rtt(at(0), ms(60)) };
+        trips.on_feedback(&sample(ms(0)));
+        trips.set_least_mean(ms(14));
+        assert_eq!(trips.min_rtt(), Some(ms(10)));
+        trips.on_feedback(&sample(ms(2)));
+        assert_eq!(trips.min_rtt(), Some(ms(14)));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use core::time::Duration;
 use std::collections::BinaryHeap;
 
 use crate::cc::CongestionControlKind;
-use crate::cc::{self, CongestionControl, CongestionEvent, RateSample, Subflow};
+use crate::cc::{self, CongestionControl, CongestionEvent, RateSample, RttSum, Subflow};
 use crate::parameters::BbrParameters;
 use mpip_types::Instant;
 
@@ -494,6 +494,8 @@ impl World {
             delivered: flow.delivered,
             prior_delivered: packet.delivered,
             rtt: Some(rtt),
+            // Its samples are single packets also on a path that reorders.
+            round_trips: RttSum::default(),
             smoothed_rtt: flow.srtt.unwrap_or(rtt),
             rtt_deviation: self.link.jitter / 2,
             jitter: if self.link.jitter.is_zero() { Duration::ZERO } else { flow.deviation },
@@ -526,6 +528,7 @@ impl World {
             delivered: flow.delivered,
             prior_delivered: 0,
             rtt: None,
+            round_trips: RttSum::default(),
             smoothed_rtt: flow.srtt.unwrap_or(self.link.rtt),
             rtt_deviation: self.link.jitter / 2,
             jitter: if self.link.jitter.is_zero() { Duration::ZERO } else { flow.deviation },
