@@ -262,11 +262,12 @@ mod tests {
                 runtime().expect("a runtime").block_on(serve_one(socket, transport))
             });
             let from = "127.0.0.1:0".parse().expect("an address");
-            let duration = Duration::from_millis(500);
+            // A busy machine delays packets and loses some: quinn's first timeouts take a second.
+            let duration = Duration::from_secs(3);
             let result = transfer(from, at, congestion_control, download, duration);
             let result = result.expect("transferred");
             assert_eq!(result.error, None);
-            assert_eq!(result.intervals_bps.len(), 5);
+            assert_eq!(result.intervals_bps.len(), 30);
             assert!(result.goodput_bps > 0.0);
             let sent = server.join().expect("no panic").expect("served");
             assert!(!download || sent.packets as f64 * 1500.0 > result.goodput_bps / 8.0 * 0.5);
