@@ -335,10 +335,6 @@ impl Bbr {
         round.peak_flight = round.peak_flight.max(sample.prior_in_flight);
         if let Some(rtt) = sample.rtt {
             round.fastest = Some(round.fastest.map_or(rtt, |fastest| fastest.min(rtt)));
-            // A sample that is a mean still shows the queue of earlier rounds.
-            if self.round_trips.jitters() {
-                round.mean = sample.round_trips.mean_since(round.before, MIN_RTT_PACKETS);
-            }
         }
         let (queued, late) = (self.queued(), self.late(sample.rtt));
         let (stretched, overloaded) = (self.is_stretched(sample), self.is_overloaded());
@@ -378,7 +374,9 @@ impl Bbr {
         }
         let overflowed = self.round.overflowed(late, loss, self.max_datagram);
         let lossy = self.is_lossy();
-        let rtt = self.round.mean.or(self.round.fastest);
+        // A sample that is a mean still shows the queue of earlier rounds.
+        let mean = sample.round_trips.mean_since(self.round.before, MIN_RTT_PACKETS);
+        let rtt = mean.filter(|_| self.round_trips.jitters()).or(self.round.fastest);
         self.round_trips.end_round(now, rtt, &self.excess, lossy);
         self.excess.update(now, self.max_datagram);
         self.extra_acked.end_round();
@@ -567,16 +565,7 @@ impl Bbr {
                 self.state = State::ProbeRtt(Some(now + hold));
             }
             State::ProbeRtt(Some(end)) => {
-                let (delivered, first) = &mut self.probe_rtt.drained;
-                if sample.prior_delivered >= *delivered {
-                    let (at, first) = *first.get_or_insert((now, sample.round_trips));
-                    // The samples' mean still has packets from before. Of a shorter time there
-                    // would be more of the fast ones.
-                    let mean = sample.round_trips.mean_since(first, MIN_RTT_PACKETS);
-                    if let Some(mean) = mean.filter(|&mean| now.since(at) >= mean) {
-                        self.round_trips.set_least_mean(mean);
-                    }
-                }
+                self.measure_drained(sample);
                 if now >= end {
                     self.end_probe_rtt(now);
                 }
@@ -614,6 +603,21 @@ impl Bbr {
     /// Whether random loss is so high that no loss-based flow could fill the queue.
     fn is_lossy(&self) -> bool {
         self.random_loss.ratio() > self.parameters.rival_max_loss
+    }
+
+    /// Takes the mean RTT of the packets that left after ProbeRTT had drained the path. A sample
+    /// that is a mean still has packets from before.
+    fn measure_drained(&mut self, sample: &RateSample) {
+        let (delivered, first) = &mut self.probe_rtt.drained;
+        if sample.prior_delivered < *delivered {
+            return;
+        }
+        let (at, first) = *first.get_or_insert((sample.now, sample.round_trips));
+        let mean = sample.round_trips.mean_since(first, MIN_RTT_PACKETS);
+        // Over less than a round trip there would be more of the fast packets.
+        if let Some(mean) = mean.filter(|&mean| sample.now.since(at) >= mean) {
+            self.round_trips.set_least_mean(mean);
+        }
     }
 
     /// ProbeRTT is over.

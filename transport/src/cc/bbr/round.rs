@@ -3,7 +3,6 @@
 use core::time::Duration;
 
 use crate::cc::RttSum;
-
 use mpip_types::Instant;
 
 /// Loss ratio of a round that is tolerated, beyond the random loss (the draft's `BBRLossThresh`).
@@ -37,8 +36,6 @@ pub(super) struct Round {
     pub(super) fastest: Option<Duration>,
     /// RTTs of all packets before the round.
     pub(super) before: RttSum,
-    /// On a path that reorders: the mean RTT of the round's packets, if they are enough.
-    pub(super) mean: Option<Duration>,
     pub(super) peak_flight: u64,
     /// Bytes sent, and bytes that pacing permitted.
     pub(super) sent: u64,
@@ -64,7 +61,6 @@ impl Round {
             stretched: false,
             fastest: None,
             before: RttSum::default(),
-            mean: None,
             peak_flight: in_flight,
             sent: 0,
             allowance: 0.0,
