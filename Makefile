@@ -19,7 +19,7 @@ WAITING := 16
 TESTS := MPIP_TEST_ALL=1 RUST_TEST_THREADS=$(WAITING) CARGO='$(CARGO)' sh scripts/test.sh
 
 .PHONY: help build demo check test form lint unit audit test-all bench bench-path bench-compare bench-cores flame \
-	instructions instructions-budget figures kill-matrix sim sweep lab setup mptcp metrics programs install \
+	instructions instructions-budget figures kill-matrix sim sweep lab setup mptcp web metrics programs install \
 	static deb deb-test revision clean
 
 help: ## Show this list
@@ -30,6 +30,9 @@ build: ## Build mpipd, mpip and mpip-lab in release mode
 
 setup:
 	@sh scripts/setup.sh $(COMMANDS)
+
+web:
+	@sh scripts/setup.sh nginx:nginx-light wrk:wrk || echo "without nginx and wrk: no traffic of kind web"
 
 # An iperf3 from 3.19 on speaks MPTCP by itself.
 mptcp:
@@ -89,7 +92,7 @@ bench: ## Benchmarks of codecs, seal and open, queue, resequencer, scheduler, en
 # How long: make bench-path REPETITIONS=5 SECONDS=10.
 LENGTH = $(if $(REPETITIONS),--repetitions $(REPETITIONS)) $(if $(SECONDS),--seconds $(SECONDS))
 
-bench-path: setup mptcp build ## Throughput, small packets, CPU and RTT over 1, 2, 4 paths (10 min)
+bench-path: setup mptcp web build ## Throughput, small packets, answers, CPU and RTT over 1 to 8 paths (13 min)
 	target/release/mpip-lab bench-path $(LENGTH)
 
 revision:
@@ -105,8 +108,7 @@ flame: setup build $(TOOLS)/bin/inferno-flamegraph ## Where the daemons' time go
 	@sh scripts/setup.sh perf:linux-perf
 	@sh scripts/flame.sh docs/flame.svg
 
-lab: setup mptcp build ## What scenarios with other senders need beside: nginx, wrk, programs in Go
-	@sh scripts/setup.sh nginx:nginx-light wrk:wrk || echo "without nginx and wrk: no traffic of kind web"
+lab: setup mptcp web build ## What scenarios with other senders need beside: nginx, wrk, programs in Go
 	@target/release/mpip-lab build-go || echo "without Go: no quic-go, no wireguard-go"
 
 figures: setup mptcp build ## What mpip is to reach beside what it reaches: make figures REPETITIONS=5 (3 h)

@@ -11,7 +11,7 @@ use pair::{PAYLOAD, Pair, SEGMENTS, SMALL};
 
 fn engine(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("engine");
-    let mut pair = Pair::new(CongestionControlKind::default());
+    let mut pair = Pair::new(CongestionControlKind::default(), 1);
     let before = pair.delivered();
     pair.bulk();
     assert_eq!(pair.delivered() - before, u64::from(SEGMENTS), "every segment arrives");

@@ -1,7 +1,9 @@
 //! Sends packets through two engines and ends: what `make instructions` counts under callgrind.
 //! The difference of two runs is what the additional packets took, without all that comes first.
 //!
-//! usage: instructions bulk|small ROUNDS; prints how many packets the rounds delivered
+//! usage: instructions KIND ROUNDS; prints how many packets the rounds delivered. `bulk` sends
+//! full-size segments over one path, `bulk-8-paths` over eight, `small` small packets of one session, `first`
+//! small packets that each begin a session.
 
 mod pair;
 
@@ -14,15 +16,22 @@ fn main() -> Result<(), String> {
     let [kind, rounds] = &arguments[..] else { return Ok(()) };
     let rounds: u32 =
         rounds.parse().map_err(|error| format!("expected a number of rounds: {error}"))?;
-    let mut pair = Pair::new(CongestionControlKind::default());
-    let before = pair.delivered();
-    for _ in 0..rounds {
-        match kind.as_str() {
-            "bulk" => pair.bulk(),
-            "small" => pair.small(),
-            other => return Err(format!("expected `bulk` or `small`, found `{other}`")),
+    let (paths, round): (u8, fn(&mut Pair)) = match kind.as_str() {
+        "bulk" => (1, Pair::bulk),
+        "bulk-8-paths" => (8, Pair::bulk),
+        "small" => (1, Pair::small),
+        "first" => (1, Pair::first),
+        other => {
+            let known = "`bulk`, `bulk-8-paths`, `small` or `first`";
+            return Err(format!("expected {known}, found `{other}`"));
         }
-    }
+    };
+    let mut pair = Pair::new(CongestionControlKind::default(), paths);
+    let before = pair.delivered();
+    (0..rounds).for_each(|_| round(&mut pair));
     println!("{}", pair.delivered() - before);
-    Ok(())
+    match pair.evenness() {
+        even if even < 0.2 => Err(format!("a path carries {even:.2} of an equal share")),
+        _ => Ok(()),
+    }
 }

@@ -12,7 +12,7 @@ use crate::environment::{self, Environment};
 use crate::scenarios::Loaded;
 use crate::subject::subjects;
 use crate::summary::summarise;
-use crate::{go, run};
+use crate::{go, run, web};
 use cases::{Load, System, case};
 use table::{Pair, Row};
 
@@ -63,6 +63,8 @@ struct Compared {
 struct Available {
     mptcp: Result<(), String>,
     wireguard: Result<(), String>,
+    /// nginx and wrk.
+    web: Result<(), String>,
 }
 
 impl Available {
@@ -70,17 +72,18 @@ impl Available {
         let mptcp =
             environment::has_mptcp().then_some(()).ok_or("the kernel has no MPTCP".to_owned());
         let wireguard = go::program("wireguard-go").map(drop).map_err(|error| error.to_string());
-        Self { mptcp, wireguard }
+        let web = web::programs().map_err(|error| error.to_string());
+        Self { mptcp, wireguard, web }
     }
 
     fn skipped(&self) -> Vec<Skipped> {
-        [("mptcp", &self.mptcp), ("wireguard-go", &self.wireguard)]
+        [("mptcp", &self.mptcp), ("wireguard-go", &self.wireguard), ("answers", &self.web)]
             .into_iter()
             .filter_map(|(name, there)| Some((name, there.clone().err()?)))
             .collect()
     }
 
-    /// All cases. Plain IP and wireguard-go have one path; MPTCP carries TCP only.
+    /// All cases. Plain IP, the floor and wireguard-go have one path; MPTCP carries TCP only.
     fn cases(&self, seconds: u64) -> io::Result<Vec<Loaded>> {
         let mut all = Vec::new();
         for paths in [1, 2, 4] {
@@ -98,6 +101,22 @@ impl Available {
                     systems.push(System::of_kind("wireguard-go", "wireguard-go"));
                 }
                 all.push(case(paths, load, &systems, seconds)?);
+            }
+        }
+        let mut systems = vec![System::of_kind("plain", "tcp")];
+        for paths in [1, 2, 4, 8] {
+            systems.push(System::mpip("mpip udp", "udp", None));
+            all.push(case(paths, Load::Limited, &systems, seconds)?);
+            systems.clear();
+        }
+        if self.web.is_ok() {
+            let mpip = System::mpip("mpip udp", "udp", None);
+            let mut systems = vec![System::of_kind("plain", "tcp"), System::floor(), mpip];
+            if self.wireguard.is_ok() {
+                systems.push(System::of_kind("wireguard-go", "wireguard-go"));
+            }
+            for load in [Load::Answers, Load::Connections] {
+                all.push(case(1, load, &systems, seconds)?);
             }
         }
         Ok(all)
@@ -194,9 +213,10 @@ mod tests {
 
     #[test]
     fn systems_that_are_not_there_are_skipped_with_the_reason() {
-        let without = Available { mptcp: Ok(()), wireguard: Err("no Go".to_owned()) };
+        let (wireguard, web) = (Err("no Go".to_owned()), Err("no wrk".to_owned()));
+        let without = Available { mptcp: Ok(()), wireguard, web };
         let cases = without.cases(3).expect("valid");
-        assert_eq!(cases.len(), 12);
+        assert_eq!(cases.len(), 16);
         let has = |name: &str| {
             cases.iter().any(|c| c.scenario.systems.iter().any(|system| system.name == name))
         };
@@ -204,13 +224,13 @@ mod tests {
         let missing = BTreeSet::from(["1 path, idle, mpip tcp".to_owned()]);
         assert_eq!(
             not_measured(&without.skipped(), &missing),
-            "skipped: wireguard-go: no Go\nno result: 1 path, idle, mpip tcp\n"
+            "skipped: wireguard-go: no Go\nskipped: answers: no wrk\nno result: 1 path, idle, mpip tcp\n"
         );
     }
 
     #[test]
     fn plain_ip_is_one_row_of_the_cases_with_one_path() {
-        let all = Available { mptcp: Err("none".to_owned()), wireguard: Ok(()) };
+        let all = Available { mptcp: Err("none".to_owned()), wireguard: Ok(()), web: Ok(()) };
         for loaded in all.cases(3).expect("valid") {
             let plain = subjects(&loaded.scenario);
             let plain = plain.iter().filter(|subject| subject.system.name == "plain").count();

@@ -25,6 +25,24 @@ done = function(summary, latency, requests)
 end
 "#;
 
+/// Looks for both programs.
+///
+/// # Errors
+/// One of them is not installed; the error names it.
+pub(crate) fn programs() -> io::Result<()> {
+    let directories = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |program: &str| {
+        std::env::split_paths(&directories).any(|directory| directory.join(program).is_file())
+    };
+    match ["nginx", "wrk"].into_iter().find(|program| !is_there(program)) {
+        Some(program) => {
+            let message = format!("{program} is not installed (`make lab` does it)");
+            Err(io::Error::new(io::ErrorKind::NotFound, message))
+        }
+        None => Ok(()),
+    }
+}
+
 /// What to ask, and how.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {

@@ -14,49 +14,22 @@ use mpip_types::Instant;
 const WINDOW: Duration = Duration::from_secs(10);
 /// Parts of the window, each with a minimum of its own.
 const BUCKETS: usize = 5;
-/// Weight of a new sample in the moving averages, as a divisor (seed 000, section 3.4).
+/// Weight of a new sample in the moving average, as a divisor (seed 000, section 3.4).
 const AVERAGE: i64 = 8;
-
-/// Moving average and mean deviation of one-way delay samples, in microseconds against a reference
-/// that all samples share.
-#[derive(Clone, Debug, Default)]
-struct MovingDelay {
-    average: Option<i64>,
-    jitter: i64,
-    sampled: Instant,
-}
-
-impl MovingDelay {
-    /// Takes a sample, µs. Returns whether it is the first, or earlier ones no longer count because
-    /// they are [older](WINDOW).
-    fn on_sample(&mut self, now: Instant, sample: i64) -> bool {
-        let stale = now.since(core::mem::replace(&mut self.sampled, now)) >= WINDOW;
-        match &mut self.average {
-            Some(average) if !stale => {
-                let step = sample - *average;
-                self.jitter += part(step.abs() - self.jitter, 4);
-                *average += part(step, AVERAGE);
-                false
-            }
-            average => {
-                *average = Some(sample);
-                true
-            }
-        }
-    }
-
-    /// Mean deviation of the samples from their average.
-    fn jitter(&self) -> Duration {
-        Duration::from_micros(self.jitter.unsigned_abs())
-    }
-}
+/// The same of a deviation in the mean deviation (RFC 6298, section 2.3).
+const DEVIATION: i64 = 4;
 
 /// Moving average, jitter and windowed minimum of one-way delay samples, in microseconds against a
 /// reference that the association's paths share.
 #[derive(Clone, Debug, Default)]
 pub struct DelayEstimator {
-    moving: MovingDelay,
+    average: Option<i64>,
+    jitter: i64,
+    /// When the last sample was taken. Those older than the window before the next do not count.
+    sampled: Instant,
+    /// The lowest sample in each part of the window.
     minima: [Option<i64>; BUCKETS],
+    /// The part of the window that new samples belong to, and when it began.
     bucket: usize,
     bucket_started: Instant,
 }
@@ -64,9 +37,18 @@ pub struct DelayEstimator {
 impl DelayEstimator {
     /// Takes a sample: the clock difference less the association's reference, µs.
     pub fn on_sample(&mut self, now: Instant, sample: i64) {
-        if self.moving.on_sample(now, sample) {
-            self.minima = [None; BUCKETS];
-            self.bucket_started = now;
+        let lapsed = now.since(core::mem::replace(&mut self.sampled, now)) >= WINDOW;
+        match &mut self.average {
+            Some(average) if !lapsed => {
+                let step = sample - *average;
+                self.jitter += part(step.abs() - self.jitter, DEVIATION);
+                *average += part(step, AVERAGE);
+            }
+            average => {
+                *average = Some(sample);
+                self.minima = [None; BUCKETS];
+                self.bucket_started = now;
+            }
         }
         self.age(now);
         let minimum = &mut self.minima[self.bucket];
@@ -88,7 +70,7 @@ impl DelayEstimator {
 
     /// The moving average, µs against the association's reference.
     pub fn average(&self) -> Option<i64> {
-        self.moving.average
+        self.average
     }
 
     /// The lowest sample of the last 8 to 10 s, µs against the association's reference.
@@ -108,7 +90,7 @@ impl DelayEstimator {
 
     /// Mean deviation of the samples from their average.
     pub fn jitter(&self) -> Duration {
-        self.moving.jitter()
+        Duration::from_micros(self.jitter.unsigned_abs())
     }
 }
 

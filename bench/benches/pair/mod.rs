@@ -1,4 +1,5 @@
-//! Two engines, established, on one path in memory: what the benchmarks of the engine drive.
+//! Two engines, established, with one or several paths in memory: what the benchmarks of the engine
+//! drive.
 
 use core::hint::black_box;
 use core::net::{IpAddr, SocketAddr};
@@ -24,41 +25,42 @@ pub(crate) const SMALL: u32 = 64;
 /// Source and destination port of all packets.
 const PORTS: u32 = 0xc000_1451;
 
-/// One-way delay of the path.
+/// One-way delay of each path.
 const DELAY: Duration = Duration::from_micros(50);
 
 /// Datagrams in one reused piece of memory.
 struct Wire {
     bytes: Vec<u8>,
-    lens: VecDeque<usize>,
+    /// Length and path of each.
+    datagrams: VecDeque<(usize, PathAddress)>,
     used: usize,
     committed: bool,
-    pending: usize,
+    pending: (usize, PathAddress),
 }
 
 impl Wire {
     fn new() -> Self {
         Self {
             bytes: vec![0; 1 << 20],
-            lens: VecDeque::new(),
+            datagrams: VecDeque::new(),
             used: 0,
             committed: false,
-            pending: 0,
+            pending: (0, PathAddress { local: LocalId(0), remote: address(0, 0) }),
         }
     }
 
     fn settle(&mut self) {
         if core::mem::take(&mut self.committed) {
-            self.used += self.pending;
-            self.lens.push_back(self.pending);
+            self.used += self.pending.0;
+            self.datagrams.push_back(self.pending);
         }
     }
 }
 
 impl DatagramSink for Wire {
-    fn reserve(&mut self, _to: PathAddress, _ecn: Ecn, len: usize) -> Option<Slot<'_>> {
+    fn reserve(&mut self, to: PathAddress, _ecn: Ecn, len: usize) -> Option<Slot<'_>> {
         self.settle();
-        self.pending = len;
+        self.pending = (len, to);
         let room = self.bytes.get_mut(self.used..self.used + len)?;
         Some(Slot::new(room, &mut self.committed))
     }
@@ -84,17 +86,28 @@ pub(crate) struct Pair {
     wires: [Wire; 2],
     hosts: [Host; 2],
     pool: PacketPool,
+    /// Bytes that each path has carried to the second host.
+    carried: Vec<u64>,
     /// TCP sequence number of the next super-packet.
     sequence: u32,
 }
 
-fn address(host: usize) -> SocketAddr {
-    SocketAddr::new(IpAddr::from([198, 18, 0, host as u8 + 1]), 6182)
+fn address(host: usize, path: u8) -> SocketAddr {
+    SocketAddr::new(IpAddr::from([198, 18, path, host as u8 + 1]), 6182)
+}
+
+/// The path to `remote`, as in [`address`].
+fn path_of(remote: SocketAddr) -> u8 {
+    match remote.ip() {
+        IpAddr::V4(address) => address.octets()[2],
+        IpAddr::V6(_) => unreachable!("the hosts have IPv4 addresses"),
+    }
 }
 
 impl Pair {
-    /// Two hosts that know each other's keys, and have told each other the bulk session's header.
-    pub(crate) fn new(congestion_control: CongestionControlKind) -> Self {
+    /// Two hosts with this number of paths that know each other's keys, and have told each other the
+    /// bulk session's header.
+    pub(crate) fn new(congestion_control: CongestionControlKind, paths: u8) -> Self {
         let keys = [1, 2].map(|byte| PrivateKey::from_bytes([byte; 32]));
         let publics = [0, 1].map(|host: usize| *keys[host].public_key());
         let mut host = 0;
@@ -102,7 +115,7 @@ impl Pair {
             let peer = PeerConfig {
                 name: "peer".to_owned(),
                 public_key: publics[1 - host],
-                endpoints: if host == 0 { vec![address(1)] } else { vec![] },
+                endpoints: (0..paths).filter(|_| host == 0).map(|path| address(1, path)).collect(),
                 allowed_prefixes: vec![format!("198.19.0.{}", 2 - host).parse().expect("valid")],
                 host_mode: false,
                 policy: Policy::Require,
@@ -113,16 +126,17 @@ impl Pair {
             let config = Config::new(private_key, mpip_crypto::cpu_has_aes(), vec![peer]);
             let mut engine =
                 Engine::new(config, [host as u8; 32], Instant::ZERO, Duration::from_secs(1 << 30));
-            let local = LocalAddress {
-                id: LocalId(0),
-                interface: "eth0".to_owned(),
-                address: address(host),
+            let locals = (0..paths).map(|path| LocalAddress {
+                id: LocalId(path.into()),
+                interface: format!("eth{path}"),
+                address: address(host, path),
                 mtu: 1_500,
                 encapsulation: Encapsulation::Udp,
-            };
+            });
+            let locals = locals.collect();
             let own = IpAddr::from([198, 19, 0, host as u8 + 1]);
             engine.handle_command(Instant::ZERO, Command::OwnAddresses(vec![own]));
-            engine.handle_command(Instant::ZERO, Command::LocalAddresses(vec![local]));
+            engine.handle_command(Instant::ZERO, Command::LocalAddresses(locals));
             host += 1;
             engine
         });
@@ -132,6 +146,7 @@ impl Pair {
             wires: [Wire::new(), Wire::new()],
             hosts: Default::default(),
             pool: PacketPool::new(256, 256),
+            carried: vec![0; paths.into()],
             sequence: 0,
         };
         for _ in 0..1_000 {
@@ -149,19 +164,33 @@ impl Pair {
         self.hosts[1].packets
     }
 
+    /// The share of the bytes to the second host that the least used path has carried, times the
+    /// number of paths: 1 if all have carried as many.
+    #[allow(dead_code, reason = "not every benchmark has several paths")]
+    pub(crate) fn evenness(&self) -> f64 {
+        let least = self.carried.iter().min().copied().unwrap_or(0);
+        let all: u64 = self.carried.iter().sum();
+        (least * self.carried.len() as u64) as f64 / all.max(1) as f64
+    }
+
     /// Carries what host `from` has sent to the other, whose answers wait.
     fn carry(&mut self, from: usize) -> bool {
         let to = 1 - from;
         let wire = &mut self.wires[from];
         wire.settle();
         let mut at = 0;
-        let path = PathAddress { local: LocalId(0), remote: address(from) };
-        let carried = !wire.lens.is_empty();
-        while let Some(len) = wire.lens.pop_front() {
-            let datagram = &mut wire.bytes[at..at + len];
-            let host = &mut self.hosts[to];
-            let _ = self.engines[to].handle_datagram(self.now, path, Ecn::NotEct, datagram, host);
+        let carried = !wire.datagrams.is_empty();
+        while let Some((len, PathAddress { local, remote })) = wire.datagrams.pop_front() {
+            let (number, datagram) = (path_of(remote), &mut wire.bytes[at..at + len]);
             at += len;
+            // Each interface reaches only its counterpart.
+            if local != LocalId(number.into()) {
+                continue;
+            }
+            self.carried[usize::from(number)] += if to == 1 { len as u64 } else { 0 };
+            let (path, host) =
+                (PathAddress { local, remote: address(from, number) }, &mut self.hosts[to]);
+            let _ = self.engines[to].handle_datagram(self.now, path, Ecn::NotEct, datagram, host);
         }
         wire.used = 0;
         let _ = self.engines[to].run_jobs(self.now);
@@ -205,14 +234,35 @@ impl Pair {
         sent.expect("the association is established");
     }
 
-    /// A super-packet of TCP from the first host to the second, and the feedback for it.
+    /// A super-packet of TCP for each path from the first host to the second, and the feedback for
+    /// them.
     pub(crate) fn bulk(&mut self) {
+        for _ in 0..self.carried.len() {
+            self.super_packet();
+        }
+        self.engines[0].flush(self.now, &mut self.wires[0]);
+        self.settle();
+    }
+
+    fn super_packet(&mut self) {
         let sequence = self.sequence;
         self.sequence = sequence.wrapping_add(SEGMENTS * u32::from(PAYLOAD));
         let segmentation = Segmentation { kind: SegmentationKind::Tcp, size: PAYLOAD };
         let partial_checksum = Some(PartialChecksum { start: 20, offset: 16 });
         let offload = Offload { partial_checksum, segmentation: Some(segmentation) };
         self.send(&BULK, (24, sequence), offload);
+    }
+
+    /// [`SMALL`] UDP packets of 64 bytes, each the first of a session of its own, from the first host
+    /// to the second, and the feedback for them.
+    #[allow(dead_code, reason = "not every benchmark counts sessions")]
+    pub(crate) fn first(&mut self) {
+        let partial_checksum = Some(PartialChecksum { start: 20, offset: 6 });
+        for _ in 0..SMALL {
+            self.sequence = self.sequence.wrapping_add(1);
+            let ports = self.sequence;
+            self.send(&DATAGRAM, (20, ports), Offload { partial_checksum, segmentation: None });
+        }
         self.engines[0].flush(self.now, &mut self.wires[0]);
         self.settle();
     }

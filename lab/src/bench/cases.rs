@@ -13,9 +13,19 @@ pub(super) enum Load {
     Idle,
     /// TCP connections, and round trips beside them.
     Streams(u32),
+    /// One TCP connection over paths that carry [`TOGETHER`] Mbit/s in all, however many they are,
+    /// so that the links are the limit and the processors' time shows what more paths cost.
+    Limited,
     /// UDP datagrams of [`PAYLOAD`] bytes, more than arrive.
     Packets,
+    /// Answers of 100 kB on 64 TCP connections.
+    Answers,
+    /// Answers of 1 kB on 64 TCP connections at once, each on a new one.
+    Connections,
 }
+
+/// What the paths of [`Load::Limited`] carry together, in Mbit/s: less than two processors do.
+const TOGETHER: usize = 800;
 
 /// Payload of a small datagram, in bytes.
 pub(super) const PAYLOAD: u32 = 64;
@@ -34,6 +44,11 @@ pub(super) struct System {
 }
 
 impl System {
+    /// The floor that seals: what a program between TUN and UDP reaches that has no engine.
+    pub(super) fn floor() -> Self {
+        Self { name: "floor", table: "kind = \"floor\"\nseals = true\n".to_owned() }
+    }
+
     pub(super) fn of_kind(name: &'static str, kind: &str) -> Self {
         Self { name, table: format!("kind = {kind:?}\n") }
     }
@@ -55,7 +70,10 @@ fn name(paths: usize, load: Load) -> String {
         Load::Idle => format!("{paths}, idle"),
         Load::Streams(1) => format!("{paths}, 1 stream"),
         Load::Streams(streams) => format!("{paths}, {streams} streams"),
+        Load::Limited => format!("{paths}, {TOGETHER} Mbit/s"),
         Load::Packets => format!("{paths}, {PAYLOAD}-byte UDP"),
+        Load::Answers => format!("{paths}, answers of 100 kB"),
+        Load::Connections => format!("{paths}, new connections"),
     }
 }
 
@@ -91,18 +109,24 @@ pub(super) fn case(
             text,
             "\n[[link]]\nname = \"p{path}\"\nends = [\"client.p{path}\", \"server.p{path}\"]\n"
         );
+        if load == Load::Limited {
+            let _ = writeln!(text, "rate = \"{} Mbit/s\"", TOGETHER / paths);
+        }
     }
     let mut flow = |lines: &str| {
         let _ = write!(text, "\n[[traffic]]\nfrom = \"client\"\nto = \"server\"\n{lines}");
     };
     match load {
         Load::Idle => {}
+        Load::Limited => flow("kind = \"tcp\"\n"),
+        Load::Answers => flow("kind = \"web\"\nsize = \"100 kB\"\n"),
+        Load::Connections => flow("kind = \"web\"\nkeep = false\n"),
         Load::Streams(streams) => flow(&format!("kind = \"tcp\"\nstreams = {streams}\n")),
         Load::Packets => {
             flow(&format!("kind = \"udp\"\nrate = \"{OFFERED}\"\nlength = {PAYLOAD}\n"));
         }
     }
-    if load != Load::Packets {
+    if matches!(load, Load::Idle | Load::Streams(_)) {
         flow(&format!("kind = \"voip\"\ninterval = \"{INTERVAL}\"\nlength = {PAYLOAD}\n"));
     }
     let file = format!("{name}.toml");
@@ -123,8 +147,11 @@ mod tests {
             System::mpip("mpip tcp", "tcp", None),
             System::of_kind("mptcp", "mptcp"),
         ];
-        for paths in [1, 2, 4] {
-            for load in [Load::Idle, Load::Streams(1), Load::Streams(8), Load::Packets] {
+        for paths in [1, 2, 4, 8] {
+            let streams = [Load::Streams(1), Load::Streams(8)];
+            let web = [Load::Answers, Load::Connections];
+            let others = [Load::Idle, Load::Limited, Load::Packets];
+            for load in others.into_iter().chain(streams).chain(web) {
                 let loaded = case(paths, load, &systems, 3).expect("valid");
                 assert_eq!(subjects(&loaded.scenario).len(), 3, "{}", loaded.name);
                 assert_eq!(loaded.scenario.links.len(), paths);

@@ -18,11 +18,13 @@ pub(super) struct Row {
     pub(super) mbit_per_second: Option<f64>,
     /// Small datagrams that arrive, per second.
     pub(super) packets_per_second: Option<f64>,
+    /// Answers of a web server that arrive, per second.
+    pub(super) answers_per_second: Option<f64>,
     /// Processor time of the whole machine, seconds per Gbit of payload.
     pub(super) cpu_seconds_per_gbit: Option<f64>,
-    /// Round trip, ms: median.
+    /// Round trip, or the time of an answer, ms: median.
     pub(super) round_trip_ms: Option<f64>,
-    /// Round trip, ms: 99th percentile.
+    /// The same: 99th percentile.
     pub(super) round_trip_p99_ms: Option<f64>,
     /// Repetitions that count.
     pub(super) repetitions: usize,
@@ -34,14 +36,16 @@ impl Row {
         let flow = |name: &str| summary.flows_bps.get(name).copied();
         let tcp = flow("tcp");
         let datagrams = flow("udp");
+        let answers = summary.per_second.get("web").copied();
         let cost = summary.cpu_seconds_per_gbit;
-        let round_trip = summary.rtt_ms.get("voip");
+        let round_trip = summary.rtt_ms.get("voip").or(summary.rtt_ms.get("web"));
         Self {
             case: summary.scenario.clone(),
             system: system.to_owned(),
             mbit_per_second: tcp.map(|bps| bps / 1e6),
             packets_per_second: datagrams.map(|bps| bps / (8.0 * f64::from(PAYLOAD))),
-            cpu_seconds_per_gbit: cost.filter(|_| tcp.or(datagrams).is_some()),
+            answers_per_second: answers,
+            cpu_seconds_per_gbit: cost.filter(|_| tcp.or(datagrams).or(answers).is_some()),
             round_trip_ms: round_trip.map(|rtt| rtt.median),
             round_trip_p99_ms: round_trip.map(|rtt| rtt.p99),
             repetitions: summary.counting,
@@ -49,10 +53,11 @@ impl Row {
     }
 
     /// The figures with their names and number of decimals.
-    fn figures(&self) -> [(&'static str, usize, Option<f64>); 5] {
+    fn figures(&self) -> [(&'static str, usize, Option<f64>); 6] {
         [
             ("Mbit/s", 0, self.mbit_per_second),
             ("packets/s", 0, self.packets_per_second),
+            ("answers/s", 0, self.answers_per_second),
             ("CPU s/Gbit", 2, self.cpu_seconds_per_gbit),
             ("RTT ms", 2, self.round_trip_ms),
             ("RTT p99 ms", 2, self.round_trip_p99_ms),
@@ -66,13 +71,24 @@ fn cell(decimals: usize, figure: Option<f64>) -> String {
 
 /// A line for each row.
 pub(super) fn rows(rows: &[Row]) -> String {
-    let head = ["case", "system", "Mbit/s", "packets/s", "CPU s/Gbit", "RTT ms", "RTT p99", "runs"];
+    let head = [
+        "case",
+        "system",
+        "Mbit/s",
+        "packets/s",
+        "answers/s",
+        "CPU s/Gbit",
+        "RTT ms",
+        "RTT p99",
+        "runs",
+    ];
     let mut lines = vec![head.map(str::to_owned)];
     for row in rows {
-        let [tcp, packets, cost, median, p99] =
+        let [tcp, packets, answers, cost, median, p99] =
             row.figures().map(|(_, decimals, figure)| cell(decimals, figure));
-        let (case, system) = (row.case.clone(), row.system.clone());
-        lines.push([case, system, tcp, packets, cost, median, p99, row.repetitions.to_string()]);
+        let (case, system, runs) =
+            (row.case.clone(), row.system.clone(), row.repetitions.to_string());
+        lines.push([case, system, tcp, packets, answers, cost, median, p99, runs]);
     }
     columns::aligned(&lines)
 }
@@ -158,8 +174,8 @@ mod tests {
     fn a_row_has_the_figures_that_its_case_measures() {
         let tcp = row("plain", "tcp", 100.0);
         // Half of two processors at 0.1 Gbit/s.
-        let text = "case    system  Mbit/s  packets/s  CPU s/Gbit  RTT ms  RTT p99  runs\n\
-                    1 path  plain   100     -          10.00       0.25    1.50     1\n";
+        let text = "case    system  Mbit/s  packets/s  answers/s  CPU s/Gbit  RTT ms  RTT p99  runs\n\
+                    1 path  plain   100     -          -          10.00       0.25    1.50     1\n";
         assert_eq!(rows(&[tcp]), text);
         let packets = row("mpip udp", "udp", 51.2);
         assert_eq!((packets.mbit_per_second, packets.packets_per_second), (None, Some(100_000.0)));
