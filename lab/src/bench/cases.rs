@@ -70,7 +70,7 @@ fn name(paths: usize, load: Load) -> String {
         Load::Idle => format!("{paths}, idle"),
         Load::Streams(1) => format!("{paths}, 1 stream"),
         Load::Streams(streams) => format!("{paths}, {streams} streams"),
-        Load::Limited => format!("{paths}, {TOGETHER} Mbit/s"),
+        Load::Limited => format!("{paths}, limited"),
         Load::Packets => format!("{paths}, {PAYLOAD}-byte UDP"),
         Load::Answers => format!("{paths}, answers of 100 kB"),
         Load::Connections => format!("{paths}, new connections"),
@@ -155,6 +155,7 @@ mod tests {
                 let loaded = case(paths, load, &systems, 3).expect("valid");
                 assert_eq!(subjects(&loaded.scenario).len(), 3, "{}", loaded.name);
                 assert_eq!(loaded.scenario.links.len(), paths);
+                assert!(!loaded.name.contains('/'), "{}: part of a file's name", loaded.name);
                 let program = loaded.scenario.systems[0].settings["program"].as_str();
                 assert_eq!(program, old.to_str());
             }
