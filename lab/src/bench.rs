@@ -86,7 +86,7 @@ impl Available {
     /// All cases. Plain IP, the floor and wireguard-go have one path; MPTCP carries TCP only.
     fn cases(&self, seconds: u64) -> io::Result<Vec<Loaded>> {
         let mut all = Vec::new();
-        for paths in [1, 2, 4] {
+        for paths in [1, 2, 4, 8] {
             for load in [Load::Idle, Load::Streams(1), Load::Streams(8), Load::Packets] {
                 let mut systems = Vec::new();
                 if paths == 1 {
@@ -102,12 +102,6 @@ impl Available {
                 }
                 all.push(case(paths, load, &systems, seconds)?);
             }
-        }
-        let mut systems = vec![System::of_kind("plain", "tcp")];
-        for paths in [1, 2, 4, 8] {
-            systems.push(System::mpip("mpip udp", "udp", None));
-            all.push(case(paths, Load::Limited, &systems, seconds)?);
-            systems.clear();
         }
         if self.web.is_ok() {
             let mpip = System::mpip("mpip udp", "udp", None);

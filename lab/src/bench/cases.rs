@@ -13,9 +13,6 @@ pub(super) enum Load {
     Idle,
     /// TCP connections, and round trips beside them.
     Streams(u32),
-    /// One TCP connection over paths that carry [`TOGETHER`] Mbit/s in all, however many they are,
-    /// so that the links are the limit and the processors' time shows what more paths cost.
-    Limited,
     /// UDP datagrams of [`PAYLOAD`] bytes, more than arrive.
     Packets,
     /// Answers of 100 kB on 64 TCP connections.
@@ -23,9 +20,6 @@ pub(super) enum Load {
     /// Answers of 1 kB on 64 TCP connections at once, each on a new one.
     Connections,
 }
-
-/// What the paths of [`Load::Limited`] carry together, in Mbit/s: less than two processors do.
-const TOGETHER: usize = 800;
 
 /// Payload of a small datagram, in bytes.
 pub(super) const PAYLOAD: u32 = 64;
@@ -70,7 +64,6 @@ fn name(paths: usize, load: Load) -> String {
         Load::Idle => format!("{paths}, idle"),
         Load::Streams(1) => format!("{paths}, 1 stream"),
         Load::Streams(streams) => format!("{paths}, {streams} streams"),
-        Load::Limited => format!("{paths}, limited"),
         Load::Packets => format!("{paths}, {PAYLOAD}-byte UDP"),
         Load::Answers => format!("{paths}, answers of 100 kB"),
         Load::Connections => format!("{paths}, new connections"),
@@ -109,16 +102,12 @@ pub(super) fn case(
             text,
             "\n[[link]]\nname = \"p{path}\"\nends = [\"client.p{path}\", \"server.p{path}\"]\n"
         );
-        if load == Load::Limited {
-            let _ = writeln!(text, "rate = \"{} Mbit/s\"", TOGETHER / paths);
-        }
     }
     let mut flow = |lines: &str| {
         let _ = write!(text, "\n[[traffic]]\nfrom = \"client\"\nto = \"server\"\n{lines}");
     };
     match load {
         Load::Idle => {}
-        Load::Limited => flow("kind = \"tcp\"\n"),
         Load::Answers => flow("kind = \"web\"\nsize = \"100 kB\"\n"),
         Load::Connections => flow("kind = \"web\"\nkeep = false\n"),
         Load::Streams(streams) => flow(&format!("kind = \"tcp\"\nstreams = {streams}\n")),
@@ -150,7 +139,7 @@ mod tests {
         for paths in [1, 2, 4, 8] {
             let streams = [Load::Streams(1), Load::Streams(8)];
             let web = [Load::Answers, Load::Connections];
-            let others = [Load::Idle, Load::Limited, Load::Packets];
+            let others = [Load::Idle, Load::Packets];
             for load in others.into_iter().chain(streams).chain(web) {
                 let loaded = case(paths, load, &systems, 3).expect("valid");
                 assert_eq!(subjects(&loaded.scenario).len(), 3, "{}", loaded.name);
