@@ -92,7 +92,7 @@ bench: ## Benchmarks of codecs, seal and open, queue, resequencer, scheduler, en
 # How long: make bench-path REPETITIONS=5 SECONDS=10.
 LENGTH = $(if $(REPETITIONS),--repetitions $(REPETITIONS)) $(if $(SECONDS),--seconds $(SECONDS))
 
-bench-path: setup mptcp web build ## Throughput, small packets, answers, CPU and RTT over 1 to 8 paths (13 min)
+bench-path: setup mptcp web build ## Throughput, small packets, answers, CPU and RTT over 1 to 8 paths (15 min)
 	target/release/mpip-lab bench-path $(LENGTH)
 
 revision:
