@@ -72,8 +72,7 @@ impl Available {
         let mptcp =
             environment::has_mptcp().then_some(()).ok_or("the kernel has no MPTCP".to_owned());
         let wireguard = go::program("wireguard-go").map(drop).map_err(|error| error.to_string());
-        let web = web::programs().map_err(|error| error.to_string());
-        Self { mptcp, wireguard, web }
+        Self { mptcp, wireguard, web: web::programs() }
     }
 
     fn skipped(&self) -> Vec<Skipped> {

@@ -56,6 +56,13 @@ pub(crate) fn take_precedence() {
     let _ = rustix::process::setpriority_process(None, NICE);
 }
 
+/// Whether `program` is in a directory of `PATH`.
+pub(crate) fn is_installed(program: &str) -> bool {
+    std::env::var_os("PATH").is_some_and(|path| {
+        std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+    })
+}
+
 /// The command line as a person would read it.
 pub(crate) fn line_of(arguments: &[impl AsRef<OsStr>]) -> String {
     let words: Vec<_> = arguments.iter().map(|a| a.as_ref().to_string_lossy()).collect();

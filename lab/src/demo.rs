@@ -129,7 +129,7 @@ fn demonstrate(options: &Options, interrupt: &Interrupt) -> io::Result<bool> {
         return Err(io::Error::other("network namespaces need root: run `sudo make demo`"));
     }
     for (program, package) in [("ip", "iproute2"), ("tc", "iproute2"), ("iperf3", "iperf3")] {
-        if !is_installed(program) {
+        if !command::is_installed(program) {
             let message = format!("the program `{program}` is missing (package {package})");
             return Err(io::Error::new(io::ErrorKind::NotFound, message));
         }
@@ -165,12 +165,6 @@ fn demonstrate(options: &Options, interrupt: &Interrupt) -> io::Result<bool> {
     demo.screen.text(&format!("  Figures: {}", file.display()))?;
     outcome?;
     Ok(demo.results.copy.as_ref().is_some_and(FileCopy::is_equal))
-}
-
-fn is_installed(program: &str) -> bool {
-    std::env::var_os("PATH").is_some_and(|path| {
-        std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
-    })
 }
 
 struct Demo<'a> {
@@ -244,7 +238,7 @@ impl Demo<'_> {
         let help = command::run(&["iperf3", "--help"])?;
         let wrapper: (&[&str], &[&str]) = if help.contains("--mptcp") {
             (&[], &["--mptcp"])
-        } else if is_installed("mptcpize") {
+        } else if command::is_installed("mptcpize") {
             (&["mptcpize", "run"], &[])
         } else {
             return self.without_mptcp(

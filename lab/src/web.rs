@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::command::Output;
+use crate::command::{self, Output};
 use crate::flow::FlowResult;
 use crate::statistics::Statistics;
 
@@ -29,16 +29,9 @@ end
 ///
 /// # Errors
 /// One of them is not installed; the error names it.
-pub(crate) fn programs() -> io::Result<()> {
-    let directories = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = |program: &str| {
-        std::env::split_paths(&directories).any(|directory| directory.join(program).is_file())
-    };
-    match ["nginx", "wrk"].into_iter().find(|program| !is_there(program)) {
-        Some(program) => {
-            let message = format!("{program} is not installed (`make lab` does it)");
-            Err(io::Error::new(io::ErrorKind::NotFound, message))
-        }
+pub(crate) fn programs() -> Result<(), String> {
+    match ["nginx", "wrk"].into_iter().find(|program| !command::is_installed(program)) {
+        Some(program) => Err(format!("{program} is not installed (`make lab` does it)")),
         None => Ok(()),
     }
 }

@@ -137,10 +137,14 @@ mod tests {
             System::of_kind("mptcp", "mptcp"),
         ];
         for paths in [1, 2, 4, 8] {
-            let streams = [Load::Streams(1), Load::Streams(8)];
-            let web = [Load::Answers, Load::Connections];
-            let others = [Load::Idle, Load::Packets];
-            for load in others.into_iter().chain(streams).chain(web) {
+            for load in [
+                Load::Idle,
+                Load::Streams(1),
+                Load::Streams(8),
+                Load::Packets,
+                Load::Answers,
+                Load::Connections,
+            ] {
                 let loaded = case(paths, load, &systems, 3).expect("valid");
                 assert_eq!(subjects(&loaded.scenario).len(), 3, "{}", loaded.name);
                 assert_eq!(loaded.scenario.links.len(), paths);
