@@ -33,10 +33,11 @@ fn main() -> Result<(), String> {
     let before = pair.delivered();
     (0..rounds).for_each(|_| round(&mut pair));
     println!("{}", pair.delivered() - before);
-    match pair.evenness() {
-        even if even < LEAST => {
-            Err(format!("expected each path to carry {LEAST} of an equal share, found {even:.2}"))
-        }
-        _ => Ok(()),
+    let even = pair.evenness();
+    if even < LEAST {
+        return Err(format!(
+            "expected each path to carry {LEAST} of an equal share, found {even:.2}"
+        ));
     }
+    Ok(())
 }

@@ -88,7 +88,8 @@ pub(crate) struct Pair {
     pool: PacketPool,
     /// Bytes that each path has carried to the second host.
     carried: Vec<u64>,
-    /// TCP sequence number of the next super-packet.
+    /// TCP sequence number of the next super-packet, or ports of the last [first](Self::first)
+    /// packet.
     sequence: u32,
 }
 
@@ -240,8 +241,7 @@ impl Pair {
         for _ in 0..self.carried.len() {
             self.super_packet();
         }
-        self.engines[0].flush(self.now, &mut self.wires[0]);
-        self.settle();
+        self.deliver();
     }
 
     fn super_packet(&mut self) {
@@ -257,23 +257,29 @@ impl Pair {
     /// to the second, and the feedback for them.
     #[allow(dead_code, reason = "not every benchmark counts sessions")]
     pub(crate) fn first(&mut self) {
-        let partial_checksum = Some(PartialChecksum { start: 20, offset: 6 });
         for _ in 0..SMALL {
             self.sequence = self.sequence.wrapping_add(1);
-            let ports = self.sequence;
-            self.send(&DATAGRAM, (20, ports), Offload { partial_checksum, segmentation: None });
+            self.datagram(self.sequence);
         }
-        self.engines[0].flush(self.now, &mut self.wires[0]);
-        self.settle();
+        self.deliver();
     }
 
     /// [`SMALL`] UDP packets of 64 bytes from the first host to the second, which the host sends
     /// one by one, and the feedback for them.
     pub(crate) fn small(&mut self) {
-        let partial_checksum = Some(PartialChecksum { start: 20, offset: 6 });
         for _ in 0..SMALL {
-            self.send(&DATAGRAM, (20, PORTS), Offload { partial_checksum, segmentation: None });
+            self.datagram(PORTS);
         }
+        self.deliver();
+    }
+
+    fn datagram(&mut self, ports: u32) {
+        let partial_checksum = Some(PartialChecksum { start: 20, offset: 6 });
+        self.send(&DATAGRAM, (20, ports), Offload { partial_checksum, segmentation: None });
+    }
+
+    /// Carries what the first host has sent, and the answers.
+    fn deliver(&mut self) {
         self.engines[0].flush(self.now, &mut self.wires[0]);
         self.settle();
     }
