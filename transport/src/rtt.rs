@@ -99,8 +99,7 @@ impl MeanRtt {
     pub(crate) fn on_sample(&mut self, took: Duration) {
         let mean = if self.samples == 0 { took } else { self.mean };
         let weigh = |old: Duration, new, weight: u32| (old * (weight - 1) + new) / weight;
-        self.all.sum += took;
-        self.all.packets += 1;
+        self.all.add(took);
         self.deviation = weigh(self.deviation, mean.abs_diff(took), Self::WEIGHT);
         self.mean = weigh(mean, took, Self::WEIGHT);
         // The first samples have equal weights.

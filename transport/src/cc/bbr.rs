@@ -451,8 +451,8 @@ impl Bbr {
         if (overflowed || shallow) && !bound {
             self.reduce(measured.unwrap_or(before));
         }
-        self.round = Round::new(now, sample.delivered, sample.in_flight);
-        self.round.before = sample.round_trips;
+        let round = Round::new(now, sample.delivered, sample.in_flight);
+        self.round = Round { before: sample.round_trips, ..round };
     }
 
     fn end_startup_round(&mut self, measured: bool, late: bool, overflowed: bool) {

@@ -18,6 +18,11 @@ pub struct RttSum {
 }
 
 impl RttSum {
+    pub(crate) fn add(&mut self, rtt: Duration) {
+        self.sum += rtt;
+        self.packets += 1;
+    }
+
     /// The mean since `before`; `None` if fewer than `least` have been added, or if the sum began
     /// anew meanwhile, at another address.
     pub(crate) fn mean_since(self, before: Self, least: u64) -> Option<Duration> {

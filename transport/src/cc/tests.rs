@@ -5,7 +5,7 @@ mod link;
 use core::time::Duration;
 
 use self::link::{Link, Measured, PACKET, World, jain};
-use super::{CongestionControl, CongestionEvent, RateSample, RttSum};
+use super::{CongestionControl, CongestionEvent, RateSample};
 use crate::cc::CongestionControlKind::{self, Balia, Bbr, Cubic, Lia, Olia, Reno};
 use crate::parameters::BbrParameters;
 use mpip_types::Instant;
@@ -376,25 +376,15 @@ impl Steady {
     /// stay in flight.
     fn feedback(&self, rtt: Duration, lost: u64, sent: u64, left: u64) -> RateSample {
         RateSample {
-            now: self.now,
             acked: self.packet,
             lost,
             lost_ranges: u64::from(lost > 0),
             prior_in_flight: left + self.packet + lost,
             in_flight: left,
             delivery_rate: Some(sent * 10),
-            app_limited: false,
-            left_and_arrived_in: None,
             delivered: self.delivered,
-            prior_delivered: 0,
-            rtt: Some(rtt),
-            round_trips: RttSum::default(),
-            smoothed_rtt: rtt,
-            rtt_deviation: ms(0),
-            jitter: ms(0),
             min_rtt: ms(100),
-            ecn_ce: 0,
-            capacity: None,
+            ..RateSample::of_rtt(self.now, rtt)
         }
     }
 

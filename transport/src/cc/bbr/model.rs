@@ -328,8 +328,7 @@ mod tests {
             long_mean += (rtt - long_mean) / 128.0;
             let in_flight = rtt as u64 * PACKET;
             excess.on_sent(at, PACKET, in_flight - PACKET);
-            all.sum += Duration::from_secs_f64(rtt / 1_000.0);
-            all.packets += 1;
+            all.add(Duration::from_secs_f64(rtt / 1_000.0));
             let sample = RateSample {
                 acked: PACKET,
                 prior_in_flight: in_flight,
