@@ -68,14 +68,15 @@ parameters! {
         /// Packets lost in a round after which Startup may end, before the round is over if they
         /// waited in a queue; ranges of consecutive packets if not.
         startup_losses: u64 = 6, "packets", 1.0..=1e6, "the draft: BBRStartupFullLossCnt";
-        /// Share of the packets of a round that are lost, from which Startup ends although none of
-        /// them waited in a queue: a queue of a few packets does not delay them. It drops some of
-        /// every burst of the sender, while a burst of loss takes many packets at once.
-        startup_flood: f64 = 0.2, "share", 0.0..=1.0, "measured";
+        /// Share of the packets of a round that are lost, beyond the random loss, from which the
+        /// rate is too high although none of them waited in a queue: a queue of a few packets does
+        /// not delay them. It drops some of every burst of the sender, while a burst of loss takes
+        /// many packets at once. In Startup one round is enough, later `slower_rounds`.
+        flood: f64 = 0.2, "share", 0.0..=1.0, "what a probe sends in excess: 1 - 1 / `up_gain`";
         /// The path is the limit in Startup if its packets take this many times as long to arrive
         /// as to leave, and two mean deviations of the RTT.
         stretch: f64 = 1.25, "times", 1.0..=1e6, "as `full_growth`";
-        /// Fewest packets from which `stretch` and `startup_flood` judge a round.
+        /// Fewest packets from which `stretch` and `flood` judge a round.
         late_packets: u64 = 16, "packets", 1.0..=1e6, "measured";
         /// Growth in two probes in a row after which Startup begins again.
         wider_growth: f64 = 1.12, "times", 1.0..=1e6, "measured";

@@ -77,6 +77,7 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
         "BBR forgets the rate of a path that became slower",
         &["bbr.slower_rounds=1000000"],
     ),
+    heuristic("bbr-flood", "BBR believes that much more loss is overload", &["bbr.flood=1"]),
     heuristic(
         "wider",
         "BBR starts again on a path that became wider",

@@ -10,8 +10,8 @@
 //!   Jitter scatters the samples; the maximum over ten rounds would stay above the link's rate and
 //!   keep a standing queue of a whole window.
 //! - Loss alone is no sign of congestion: see [`Round::overflowed`]. Only loss that depends on the
-//!   rate, or a round of Startup that loses much, is. The pacing rate makes up for random loss: see
-//!   [`RandomLoss`].
+//!   rate is, or much more loss than before: see [`Bbr::is_flooded`]. The pacing rate makes up for
+//!   random loss: see [`RandomLoss`].
 //! - Startup begins with more than ten packets where the path has shown while it was idle that it
 //!   holds them.
 //! - Bandwidth is probed every seven to ten round trips as in BBRv1, not every 2 to 3 s: the rate
@@ -385,6 +385,13 @@ impl Bbr {
         let before = self.max_bw.max();
         let last_round_used = core::mem::replace(&mut self.last_round_used, self.round.used());
         let queued = self.queued();
+        let cruises = matches!(self.state, State::ProbeBwCruise | State::ProbeBwDown);
+        let flooded = cruises && self.is_flooded(loss);
+        // The sender may have sent in bursts, so that samples are below the link's rate.
+        let measured = match flooded {
+            true => Some(self.round.passed(self.bw()).max(measured.unwrap_or(0.0))),
+            false => measured,
+        };
         // A queue although the sender did not use the whole window: the path's own, or in Startup
         // the rest of a burst.
         let own = self.round_trips.jitters() || self.state == State::Startup;
@@ -393,12 +400,18 @@ impl Bbr {
         if let Some(rate) = measured {
             // In these states the path's own pacing or window limits what it carries.
             let limited = matches!(self.state, State::Drain | State::ProbeRtt(_));
-            let slower = queued && !limited && rate < self.parameters.slower * before;
+            let slower = (queued && !limited && rate < self.parameters.slower * before)
+                || (flooded && rate < before);
             self.slower_rounds = if slower { self.slower_rounds + 1 } else { 0 };
             if self.slower_rounds >= self.parameters.slower_rounds {
                 self.slower_rounds = 0;
                 self.max_bw = MaxFilter::default();
                 self.max_bw.update(rate);
+                if flooded {
+                    // Some of it was overflow.
+                    self.random_loss = RandomLoss::default();
+                    self.enter(State::ProbeBwDown);
+                }
             }
             if self.state != State::Startup {
                 self.max_bw.update(rate);
@@ -430,7 +443,7 @@ impl Bbr {
                 let (lost, acked) = (self.round.lost, self.round.acked);
                 if self.rounds_in_state == 1 {
                     self.random_loss.add_low(lost, acked, self.max_datagram);
-                } else if !late {
+                } else if !late && !flooded {
                     self.random_loss.add(lost, acked, self.max_datagram);
                 }
                 if self.rounds_in_state >= self.cruise_rounds {
@@ -467,16 +480,21 @@ impl Bbr {
                     if full { self.parameters.full_rounds.div_ceil(2) } else { 1 };
             }
         }
-        let Round { acked, lost, lost_ranges, ecn, .. } = self.round;
-        let packets = lost / self.max_datagram;
-        let flooded = packets >= self.parameters.late_packets
-            && lost_ranges >= self.parameters.startup_losses
-            && lost as f64 > self.parameters.startup_flood * (lost + acked) as f64;
-        let overflowed =
-            flooded || (overflowed && (ecn || packets >= self.parameters.startup_losses));
+        let Round { lost, ecn, .. } = self.round;
+        let enough = lost >= self.parameters.startup_losses * self.max_datagram;
+        let overflowed = self.is_flooded(0.0) || (overflowed && (ecn || enough));
         if self.full_bandwidth.rounds >= self.parameters.full_rounds || overflowed {
             self.end_startup(overflowed);
         }
+    }
+
+    /// Whether the round lost so much more than `random_loss`, and in so many places, that the rate
+    /// is too high. A queue of a few packets overflows without delaying any.
+    fn is_flooded(&self, random_loss: f64) -> bool {
+        let Round { acked, lost, lost_ranges, .. } = self.round;
+        lost >= self.parameters.late_packets * self.max_datagram
+            && lost_ranges >= self.parameters.startup_losses
+            && lost as f64 > (self.parameters.flood + random_loss) * (lost + acked) as f64
     }
 
     /// Startup has found the full bandwidth, perhaps `by_loss`.

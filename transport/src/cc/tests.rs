@@ -149,6 +149,19 @@ fn bbr_follows_the_rate_of_its_link() {
     assert_short_queue(&narrower, &link, 1.5);
 }
 
+/// Its packets are never late, so what it loses looks like random loss.
+#[test]
+fn bbr_follows_a_link_with_a_queue_of_a_few_packets_that_becomes_slower() {
+    for mbps in [20, 40] {
+        let link = Link { buffer: 12.0 * PACKET as f64, ..Link::new(80.0, ms(200), 1.0) };
+        let mut world = World::new(link, &[Bbr]);
+        world.set_rate_at(Instant::from_millis(6_000), mbps);
+        let slower = world.measure_after(ms(8_000), ms(6_000));
+        let share = slower.total() / (mbps as f64 * 1e6 / 8.0);
+        assert!(share > 0.9 && slower.loss < 0.2, "{share} with a loss of {}", slower.loss);
+    }
+}
+
 #[test]
 fn bbr_starts_on_a_long_path_that_jitters() {
     for (mbps, jitter, loss) in [(10.0, 20, 0.25), (10.0, 50, 0.15), (100.0, 20, 0.15)] {

@@ -83,6 +83,11 @@ impl Round {
         Some(mean.max(whole))
     }
 
+    /// What the path lets through of `rate`.
+    pub(super) fn passed(&self, rate: f64) -> f64 {
+        rate * self.acked as f64 / (self.acked + self.lost).max(1) as f64
+    }
+
     /// Whether the sender used the window or the pacing rate fully. Otherwise the round does not
     /// measure the path: the scheduler preferred other paths, or the sender woke late.
     pub(super) fn used(&self) -> bool {
